@@ -14,7 +14,7 @@ from topics.log.jobs.backoff import backoff_ms
 
 @dataclass
 class Job:
-    """`lease`: the last one given, (token, node, deadline, backoff), until an event ends it."""
+    """`lease`: the last one given, (token, node, deadline, backoff), until an event ends it. `due_at`: not before."""
 
     seq: int
     ts: int
@@ -26,6 +26,7 @@ class Job:
     deliveries: int = 0
     lease: tuple | None = None
     reason: bytes = b""
+    due_at: int = 0
 
 
 @dataclass
@@ -49,7 +50,8 @@ class OracleQueue:
         for size, key, priority, delay_ms, ttl_ms in jobs:
             self.head += 1
             expires_at = None if ttl_ms is None else ts + ttl_ms
-            self.jobs[self.head] = Job(self.head, ts, size, key, priority, ts + delay_ms, expires_at)
+            due_at = ts + delay_ms
+            self.jobs[self.head] = Job(self.head, ts, size, key, priority, due_at, expires_at, due_at=due_at)
         self.evict()
 
     def claimed(self, ts, grants, nonce, first_lease):
@@ -59,6 +61,8 @@ class OracleQueue:
             for seq in seqs:
                 job = self.jobs.get(seq)
                 if job is not None:
+                    if job.lease is not None:
+                        job.reason = b"expired"
                     job.deliveries += 1
                     rest = backoff_ms(self.config.retry_backoff, job.deliveries, seq)
                     job.lease = ((nonce, token), node, deadline, rest)
@@ -79,6 +83,13 @@ class OracleQueue:
         for seq, token, ready_ms in zip(seqs, tokens, ready_at, strict=True):
             if job := self.leased(seq, token):
                 job.lease, job.ready_at, job.reason = None, ready_ms, reason
+
+    def taken_back(self, ts, seqs, tokens, ready_at):
+        """Nobody was ever given these."""
+        for seq, token, ready_ms in zip(seqs, tokens, ready_at, strict=True):
+            if job := self.leased(seq, token):
+                job.lease, job.deliveries = None, job.deliveries - 1
+                job.ready_at = ready_ms if job.deliveries else job.due_at
 
     def released_all(self, ts, reason):
         for job in self.jobs.values():

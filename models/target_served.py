@@ -86,7 +86,7 @@ class Served:
             options=StoreOptions(shards=2, checking=True, min_free_bytes=4096, limits=self._limits),
         )  # fmt: skip
         runtime = Runtime(opened)
-        site = Site(route_table(), SiteOptions(limits=self._limits))
+        self.site = site = Site(route_table(), SiteOptions(limits=self._limits))
         self._token, self._stop = trio.lowlevel.current_trio_token(), trio.Event()
         async with runtime.running():
             site.begin(runtime)

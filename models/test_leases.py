@@ -115,7 +115,7 @@ works = _steps(
         "node": st.none() | nodes, "fenced": st.sampled_from(["no", "right", "some"]),
         "delay_ms": st.sampled_from([None, 0, 100]), "lease_ms": st.sampled_from([50, 500]),
     },
-    disconnect={"picks": st.lists(st.integers(0, 5), min_size=1, max_size=3)},
+    disconnect={"picks": st.lists(st.integers(0, 5), min_size=1, max_size=3), "was_sent": st.booleans()},
     withdraw={"which": st.integers(0, 3)},
     let_time_pass={"ms": st.sampled_from(INSTANTS), "ticks": st.booleans()},
     sleep_until_due={},
@@ -205,6 +205,16 @@ class Leases(RuleBasedStateMachine):
         return {seq for event in self.events if not event.applied for seq in event.busy}
 
     @property
+    def ending(self):
+        """Whose lease something on its way ends, or is only about to give: what is said of it then counts no more."""
+        return {
+            seq
+            for event in self.events
+            if not event.applied and event.does != "extended"
+            for seq in event.busy
+        }
+
+    @property
     def barrier(self):
         """While the queue changes, nothing is dealt out."""
         return any(event.does in ("purged", "configure") for event in self.events if not event.applied)
@@ -253,10 +263,11 @@ class Leases(RuleBasedStateMachine):
         leases = None if fenced == "no" else tokens
         self.propose(kind(topic="q", node=node, seqs=[seq for seq, _ in chosen], leases=leases, **own))
 
-    def disconnect(self, picks):
+    def disconnect(self, picks, was_sent):
         if self.tokens:
             given = [self.tokens[-1 - i % len(self.tokens)] for i in picks]
-            self.propose(Release(topic="q", seqs=[s for s, _ in given], leases=[t for _, t in given]))
+            seqs, leases = [seq for seq, _ in given], [token for _, token in given]
+            self.propose(Release(topic="q", seqs=seqs, leases=leases, was_sent=was_sent))
 
     def pause(self, paused):
         self.propose(Pause(topic="q", paused=paused))
@@ -382,6 +393,8 @@ class Leases(RuleBasedStateMachine):
         match command:
             case Claim():
                 until = None if command.wait_ms is None else self.time.timer_ms + command.wait_ms
+                if not self.claimers:
+                    self.window = None
                 self.claimers[ticket] = until
                 if oracle.config.claim_jitter_ms and self.window is None:
                     self.window = now + oracle.config.claim_jitter_ms
@@ -418,7 +431,7 @@ class Leases(RuleBasedStateMachine):
                 and now <= job.lease[2]
                 and (isinstance(command, Release) or job.lease[1] == command.node)
                 and (token == job.lease[0] if token is not None else not oracle.config.require_lease_id)
-                and seq not in self.busy
+                and seq not in self.ending
                 and seq not in kept
             )
             if mine:
@@ -447,6 +460,9 @@ class Leases(RuleBasedStateMachine):
             case Extend():
                 event = Event(now, "extended", (deadline, kept, tokens), busy)
                 payload = Extended(node, deadline, _q(kept), _q(numbers))
+            case Release(was_sent=False):
+                event = Event(now, "taken_back", (kept, tokens, ready_at), busy)
+                payload = Released(b"", b"", _q(kept), _q(numbers), _q(ready_at))
             case _:
                 reason = command.reason if isinstance(command, Nack) else b"disconnect"
                 event = Event(now, "released", (kept, tokens, ready_at, reason), busy)
@@ -634,9 +650,12 @@ class Leases(RuleBasedStateMachine):
         assert (queue.ready, queue.in_flight, queue.delayed) == oracle.counts(self.now)  # I-12
         assert queue.paused == oracle.paused
         lane = self.lane
-        assert [view.seq for view in peek(lane, JobState.READY, 99, self.now)] == oracle.order(
-            self.now, self.busy
-        )
+        ready = peek(lane, JobState.READY, 99, self.now)
+        assert [view.seq for view in ready] == oracle.order(self.now, self.busy)
+        for view in ready:
+            job = oracle.jobs[view.seq]
+            assert (view.deliveries, view.priority) == (job.deliveries, job.priority)
+            assert view.reason == (b"expired" if job.lease else job.reason)
         for state in (JobState.IN_FLIGHT, JobState.DELAYED):
             views = peek(lane, state, 99, self.now)
             assert [view.seq for view in views] == oracle.in_state(state.name.lower(), self.now)

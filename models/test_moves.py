@@ -1,8 +1,8 @@
 """Model of moves: whatever comes between intent, append and end, a record is in one place, and once.
 
-Three sources and two topics that records go to, one of them full now and then, on three shards. Orders are carried out
-step by step, with writes, deletes, changes, time and restarts in between. A record that nobody has deleted is where it
-was or where it was sent, and when all has come to rest it is there.
+Three sources and two topics that records go to, one of them full now and then, or not there yet, on three shards.
+Orders are carried out step by step, with writes, deletes, changes, time and restarts in between. A record that nobody
+has deleted is where it was or where it was sent, and when all has come to rest it is there.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ sources, dests = st.sampled_from(SOURCES), st.sampled_from(DESTS)
 
 
 class Moves(RuleBasedStateMachine):
-    @initialize(classes=st.tuples(*[st.sampled_from(["memory", "disk", "fsync"])] * 3), small=st.booleans())
-    def begin(self, classes, small):
+    @initialize(
+        classes=st.tuples(*[st.sampled_from(["memory", "disk", "fsync"])] * 3),
+        dest=st.sampled_from(["missing", "small", "large"]),
+    )
+    def begin(self, classes, dest):
         self.mover = Mover(shards=3)
         for name, durability in zip(SOURCES, classes, strict=True):
             self.mover.put(name, durability=durability)
         self.mover.put("queue", type="queue")
-        if small:
-            self.mover.put("dlq", cap_records=4, discard="reject")
+        if dest != "missing":
+            self.mover.put("dlq", cap_records=4 if dest == "small" else 1000, discard="reject")
         self.sent = 0
         self.deleted = set()
         self.walks = []
@@ -89,9 +92,8 @@ class Moves(RuleBasedStateMachine):
 
     @rule(room=st.booleans())
     def change(self, room):
-        if self.mover.topic("dlq") is not None:
-            full = {"cap_records": 1000 if room else 4, "discard": "reject"}
-            self.mover.propose(PutTopic(topic="dlq", config=config(**full)))
+        full = {"cap_records": 1000 if room else 4, "discard": "reject"}
+        self.mover.propose(PutTopic(topic="dlq", config=config(**full)))
 
     @rule(machine_restarted=st.booleans())
     def restart(self, machine_restarted):
@@ -117,9 +119,8 @@ class Moves(RuleBasedStateMachine):
         assert digest(self.mover.replay()) == digest(self.mover.engine.catalog)
 
     def _finish(self):
-        if self.mover.topic("dlq") is not None:
-            self.mover.run()
-            self.mover.put("dlq", cap_records=1000)
+        self.mover.run()
+        self.mover.put("dlq", cap_records=1000)
         for _ in range(12):
             self.take()
             for _, walk in self.walks:

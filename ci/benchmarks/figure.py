@@ -6,9 +6,11 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+FLOOR_CPU_US = 45.0  # of the floor server for a write of one record, on a machine of scale 1
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Setting:
 class Figure:
     """`samples` are the turns whose median `value` is. With a must, more is better unless `less` is true.
 
-    `void`: why the value does not count, if it does not; a void figure has not met its must.
+    `void`: why the value does not count, if it does not; a void figure has not met its must. `cpu`: its bounds are for
+    a machine of scale 1, where the floor server takes `FLOOR_CPU_US` for a single write (performance 3).
     """
 
     name: str
@@ -45,6 +48,15 @@ class Figure:
     beside: str = ""
     samples: Sequence[float] = field(default=())
     void: str = ""
+    cpu: bool = False
+
+    def scaled(self, scale: float) -> Figure:
+        """Judged by what a machine of that scale may take."""
+        if not self.cpu or self.must is None or self.aim is None:
+            return self
+        by = scale if self.less else 1 / scale
+        beside = f"{self.beside}; bounds {self.must:g} and {self.aim:g} at scale 1"
+        return replace(self, must=self.must * by, aim=self.aim * by, beside=beside)
 
     @property
     def verdict(self) -> str:
@@ -66,7 +78,7 @@ class Figure:
 
 def median_figure(
     name: str, samples: Sequence[float], unit: str, *, must: float | None = None, aim: float | None = None,
-    less: bool = False, beside: str = "",
+    less: bool = False, beside: str = "", cpu: bool = False,
 ) -> Figure:  # fmt: skip
     """The figure of several turns."""
     return Figure(
@@ -78,6 +90,7 @@ def median_figure(
         less=less,
         beside=beside,
         samples=list(samples),
+        cpu=cpu,
     )
 
 

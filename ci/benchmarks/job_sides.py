@@ -64,7 +64,8 @@ def work(sides: Sequence[Side], count: int) -> None:
     for side in sides:
         side.claim(count)
     for side in sides:
-        assert side.was_claimed() == count
+        claimed = side.was_claimed()
+        assert claimed == count, (type(side).__name__, claimed)
     for side in sides:
         side.ack()
     for side in sides:
@@ -362,7 +363,8 @@ class Nats(Wire):
 
     def claim(self, count: int) -> None:
         self.asked = count
-        body = json.dumps({"batch": count, "no_wait": True}).encode()
+        # Not `no_wait`: a message that was acked to its producer may not have come to the consumer yet.
+        body = json.dumps({"batch": count, "expires": 1_000_000_000}).encode()
         self._publish(b"$JS.API.CONSUMER.MSG.NEXT.S.c", body)
 
     def was_claimed(self) -> int:
@@ -370,7 +372,7 @@ class Nats(Wire):
         while len(self.jobs) < self.asked:
             reply, _ = self._message()
             if not reply:
-                break  # 404: there are no more
+                break  # 408: no more came
             self.jobs.append(reply)
         return len(self.jobs)
 

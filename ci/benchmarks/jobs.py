@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from websockets.sync.client import connect
@@ -65,10 +66,11 @@ def served(setting: Setting) -> Iterator[Figure]:
         aim=5.0,
         less=True,
         beside=beside,
+        cpu=True,
     )
     yield median_figure(
         "B8 put + claim + ack one by one", [turn.single for turn in ours], "µs", must=170.0, aim=110.0, less=True,
-        beside=beside,
+        beside=beside, cpu=True,
     )  # fmt: skip
     yield from _made_of(turns)
     yield from _made_of(_turns(setting, SERVED, 1), ", 1 connection")
@@ -80,11 +82,11 @@ def in_process(setting: Setting) -> Iterator[Figure]:
     ours, beside = turns["topics, embedded"], f"{PAYLOAD_BYTES} B, Raw, disk, 1 thread, CPU a job"
     yield median_figure(
         "B8b put + claim + ack by 100", [turn.whole for turn in ours], "µs", must=8.0, aim=5.0, less=True,
-        beside=beside,
+        beside=beside, cpu=True,
     )  # fmt: skip
     yield median_figure(
         "B8b put + claim + ack one by one", [turn.single for turn in ours], "µs", must=220.0, aim=120.0,
-        less=True, beside=beside,
+        less=True, beside=beside, cpu=True,
     )  # fmt: skip
     yield from _made_of(turns)
 
@@ -108,10 +110,17 @@ def handed_out(setting: Setting) -> Iterator[Figure]:
         beside=f"{PAYLOAD_BYTES} B, disk, embedded, CPU, with the ack",
     )  # fmt: skip
     with setting.directory() as path:
-        yield Figure(
-            f"B8c CPU of {IDLE_WORKERS} waiting workers, a second", _idle_cpu(setting, path), "ms", must=1.0, less=True,
-            beside="WebSocket, nothing is put",
-        )  # fmt: skip
+        samples = _idle_cpu(setting, path)
+    beside = f"WebSocket, nothing is put; {len(samples)} s"
+    yield median_figure(
+        f"B8c CPU of {IDLE_WORKERS} waiting workers, a second",
+        samples,
+        "ms",
+        must=1.0,
+        less=True,
+        beside=beside,
+    )
+    yield Figure("  mean, with the pings that each gets", statistics.mean(samples), "ms", beside=beside)
 
 
 def _turns(setting: Setting, opened: Mapping[str, Opened], connections: int) -> dict[str, list[Turn]]:
@@ -200,9 +209,12 @@ def _claims(path: Path, ready: int) -> float:
     return quantile(samples, 0.5)
 
 
-def _idle_cpu(setting: Setting, path: Path) -> float:
-    """Milliseconds of the server's CPU a second while its workers have nothing to do."""
-    count, seconds = setting.count(IDLE_WORKERS, 5), 0.2 if setting.quick else 5.0
+def _idle_cpu(setting: Setting, path: Path) -> list[float]:
+    """Milliseconds of the server's CPU in each second while its workers have nothing to do.
+
+    A silent connection is asked every 20 s whether it lives, those that came together at about the same time.
+    """
+    count, second = setting.count(IDLE_WORKERS, 5), 0.1 if setting.quick else 1.0
     with topics_serve(path / "data") as server, ExitStack() as stack:
         ask(server.port, "PUT", f"/v0/topics/{QUEUE}", {"type": "queue", "durability": "disk"})
         for number in range(count):
@@ -210,6 +222,8 @@ def _idle_cpu(setting: Setting, path: Path) -> float:
             worker.send(f'{{"op":"work","topic":"{QUEUE}","node":"w{number}"}}')
             worker.recv()
         time.sleep(0.5)
-        begun = process_cpu_s(server.pid)
-        time.sleep(seconds)
-        return (process_cpu_s(server.pid) - begun) / seconds * 1e3
+        clock = []
+        for _ in range(setting.count(40, 2) + 1):
+            clock.append(process_cpu_s(server.pid))
+            time.sleep(second)
+        return [(after - before) / second * 1e3 for before, after in pairwise(clock)]

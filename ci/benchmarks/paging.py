@@ -32,7 +32,9 @@ def figures(setting: Setting) -> Iterator[Figure]:
     for name, title in TITLES.items():
         must, aim = BOUNDS[name]
         rates = [turn.records_rate / 1000 for turn in turns[name]]
-        figure = median_figure(f"B6 diff {title}", rates, "k rec/s", must=must, aim=aim, beside=beside)
+        figure = median_figure(
+            f"B6 diff {title}", rates, "k rec/s", must=must, aim=aim, beside=beside, cpu=True
+        )
         yield rate_figure(figure, turns[name])
         yield made_of(f"  {title}", turns[name], records=True)
 

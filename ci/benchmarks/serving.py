@@ -6,10 +6,11 @@ the comparison with Quart by ratios within a turn.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ci.benchmarks.figure import Figure, Setting, median_figure
+from ci.benchmarks.figure import FLOOR_CPU_US, Figure, Setting, median_figure
 from ci.benchmarks.payload import BATCH, PAYLOAD_BYTES
 from ci.benchmarks.turns import Side, Turn, ceiling, loaded, made_of, rate_figure, ratios, take_turns
 
@@ -34,7 +35,7 @@ def batches(setting: Setting) -> Iterator[Figure]:
         must, aim = BATCH_BOUNDS[shape]
         yield median_figure(
             f"B1 CPU a record, by 100, {title}", [turn.record_cpu_us for turn in turns[shape]], "µs",
-            must=must, aim=aim, less=True, beside=beside,
+            must=must, aim=aim, less=True, beside=beside, cpu=True,
         )  # fmt: skip
         yield made_of(f"  topics, {title}", turns[shape], records=True)
     yield made_of("  floor server, plain", turns["floor"], records=True)
@@ -72,7 +73,7 @@ def singles(setting: Setting) -> Iterator[Figure]:
     beside = f"{PAYLOAD_BYTES} B, one record, 16 connections, disk"
     yield median_figure(
         "B3 CPU a write of one record", [turn.cpu_us for turn in turns["topics"]], "µs",
-        must=55.0, aim=35.0, less=True, beside=beside,
+        must=55.0, aim=35.0, less=True, beside=beside, cpu=True,
     )  # fmt: skip
     yield _ratio("B3 topics / Quart", turns["topics"], turns["quart"], must=8.0, beside=beside)
     by_cpu = ratios(turns["quart"], turns["topics"], lambda turn: turn.cpu_us)
@@ -80,6 +81,14 @@ def singles(setting: Setting) -> Iterator[Figure]:
     for name, title in (("topics", "topics"), ("floor", "floor server"), ("quart", "Quart on Hypercorn")):
         yield made_of(f"  {title}", turns[name], records=False)
     yield ceiling(setting, SINGLE)
+
+
+def scale(setting: Setting) -> float:
+    """How much slower this machine is just now than the one that bounds of CPU are for."""
+    turns = take_turns(
+        replace(setting, runs=min(setting.runs, 3)), {"floor": loaded(setting, replace(SINGLE, kind="floor"))}
+    )
+    return statistics.median(turn.cpu_us for turn in turns["floor"]) / FLOOR_CPU_US
 
 
 def synced_single(setting: Setting) -> Iterator[Figure]:

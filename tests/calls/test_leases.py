@@ -91,6 +91,8 @@ def test_a_lease_is_due_when_a_third_of_it_is_over() -> None:
     )
     leases.lose()
     assert leases.lost(101.0) == leases.held()
+    leases.extended(leases.held(), {1}, 101.0)  # which was asked before they were lost
+    assert leases.lost(101.0) == leases.held()
     assert leases.wait_ms == 500
     assert Leases[Job](86_400_000).wait_ms == 1000
 
@@ -120,6 +122,14 @@ def test_a_reason_is_what_a_nack_takes(text: str) -> None:
     reason = reason_of(ValueError(text * 100 + "\ud800"))
     assert reason.startswith("ValueError: ")
     assert len(reason.encode()) <= 1024
+
+
+def test_an_exception_that_has_no_text_is_a_reason_by_its_name() -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    assert reason_of(MuteError()) == "MuteError"
 
 
 def test_what_fails_again_rests_for_twice_as_long_up_to_a_minute() -> None:

@@ -103,6 +103,22 @@ def test_each_job_is_done_once_and_several_at_once(jobs: topics.Queue) -> None:
     assert counts_of(jobs) == (0, 0, 0)
 
 
+def test_until_it_is_empty_and_what_fails_meanwhile_is_done_too(jobs: topics.Queue) -> None:
+    jobs.put_many([{"data": i} for i in range(5)])
+    seen: list[int] = []
+
+    def handle(job: topics.Job) -> None:
+        seen.append(job.data)
+        if job.data == 3 and job.deliveries == 1:
+            raise ValueError("once more")
+
+    with jobs.store.worker(jobs.name, concurrency=2, until_empty=True) as worker:
+        worker.run(handle)
+        worker.run(handle)  # there is nothing left to do
+    assert sorted(seen) == [0, 1, 2, 3, 3, 4]
+    assert counts_of(jobs) == (0, 0, 0)
+
+
 @pytest.mark.rule("Q6.1")
 def test_each_job_is_done_once_and_several_at_once_by_tasks(run: Callable[[Main], Any]) -> None:
     async def main(store: AsyncTopicStore, queue: topics.AsyncQueue) -> None:
@@ -319,6 +335,7 @@ def test_without_the_queue_it_says_so_and_in_no_group(run: Callable[[Main], Any]
         ({"concurrency": 1001}, "concurrency"),
         ({"lease_ms": 99}, "lease_ms: must be 100 to 86400000, not 99"),
         ({"handle_signals": 1}, "handle_signals"),
+        ({"until_empty": 1}, "until_empty"),
         ({"node": ""}, "node: must not be empty"),
     ],
 )
@@ -357,7 +374,9 @@ class Failing(TopicStore):
 
 @pytest.mark.rule("Q6.2")
 @pytest.mark.parametrize("kind", [Claim, Ack, Extend])
-def test_what_fails_on_the_way_is_done_again(tmp_path: Path, kind: type[Call[Any]]) -> None:
+def test_what_fails_on_the_way_is_done_again(
+    tmp_path: Path, kind: type[Call[Any]], caplog: pytest.LogCaptureFixture
+) -> None:
     done: list[int] = []
     with topics.open(tmp_path) as opened:
         queue = opened.create("jobs", type="queue", lease_ms=2000) and opened.queue("jobs", node="w")
@@ -375,6 +394,9 @@ def test_what_fails_on_the_way_is_done_again(tmp_path: Path, kind: type[Call[Any
             worker.run(handle)
         assert sorted(done) == [0, 1, 2]
         assert counts_of(queue) == (0, 0, 0)
+        away = ["http://there: gone; trying again until it is there", f"{opened.where} is there again"]
+        said = [message for message in caplog.messages if "there" in message]
+        assert said == (away if kind is Claim else [])
 
 
 def test_a_store_that_is_closed_ends_its_worker(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ EXPECTED = {
     "b8": "B8 claim 100 + ack 100",
     "b8b": "B8b put + claim + ack by 100",
     "b8c": "B8c put to a waiting worker's handler, p50",
+    "b8d": "B8d a ready job",
     "b9": "B9 fsync/FULL, 1 thread: Raw / TEXT",
     "b10": "B10 SIGKILL to /v0/ready, topics serve",
     "b11": "B11 RssAnon above idle, a record",

@@ -17,10 +17,10 @@ ANSWER_S = 30.0
 
 
 class Served:
-    """`python -m topics serve` on a directory, at a port of its own."""
+    """`python -m topics serve` on a directory, at a port of its own unless one is named."""
 
-    def __init__(self, path, **env):
-        command = [sys.executable, "-m", "topics", "serve", "--data", str(path), "--port", "0"]
+    def __init__(self, path, *, port=0, **env):
+        command = [sys.executable, "-m", "topics", "serve", "--data", str(path), "--port", str(port)]
         self.process = subprocess.Popen(
             command, cwd=ROOT, env=os.environ | env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )

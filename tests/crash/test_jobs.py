@@ -1,6 +1,6 @@
 """A queue struck at every disk call: no job is lost, none that was acked comes back, and no two leases of one are live.
 
-What workers were told is held against the state by `topics.simulation.job_claims`, beside the oracle of all logs.
+What workers were told is held against the state by `simulation.queues.job_claims`, beside the oracle of all logs.
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ def check(scene):
     assert last.claim(1) == []
 
 
-@pytest.mark.rule("Q1.6", "Q1.7", "Q2.3", "Q2.4", "Q2.5", "Q2.6", "Q2.7", "Q4.7", "Q4.15", "Q4.16", "Q5.2")
+@pytest.mark.rule(
+    "S2.8", "Q1.6", "Q1.7", "Q2.3", "Q2.4", "Q2.5", "Q2.6", "Q2.7", "Q4.7", "Q4.15", "Q4.16", "Q5.2"
+)
 @pytest.mark.invariant("I-09", "I-10", "I-17")
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_crash_points_of(name, record_property):

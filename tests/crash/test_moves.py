@@ -24,6 +24,7 @@ def topics(scene):
     for name, data in DATA.items():
         scene.do(put_topic(name, durability=name))
         scene.do(append(name, *data, tag=[b"red", b"", b"green", b""]), sync=True)
+    scene.do(put_topic("dlq"))
 
 
 def topics_in_segments(scene):
@@ -32,7 +33,7 @@ def topics_in_segments(scene):
 
 
 def moving_all(scene):
-    """From three topics to one, which is made by that, and on from there; with what else goes on."""
+    """From three topics to one, with what else goes on."""
     for name, seqs in MOVED.items():
         scene.begin_moves(name, seqs, "dlq")
         scene.do(append(name, BEHIND))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topics.simulation.job_workload import JobWorkload
+from topics.simulation.queues.job_workload import JobWorkload
 from topics.simulation.world import World
 
 GATE_SEEDS = range(8)

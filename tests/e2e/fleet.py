@@ -1,4 +1,4 @@
-"""A server, workers, a producer, and whoever kills them: each life of the server at a port of its own."""
+"""A server, workers, a producer, and whoever kills them. Workers are the client's, over a WebSocket, or bare HTTP."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 
 from tests.crash.serving import Served, ask
 from tests.e2e.job_history import History
 
-WORKER = pathlib.Path(__file__).with_name("job_worker.py")
+WORKERS = {"websocket": "socket_worker.py", "http": "job_worker.py"}
 Q, DLQ = "/v0/topics/q", "/v0/topics/dlq"
 BATCH = 500
-NEWS_S = 60.0
+NEWS_S, LOOK_S = 60.0, 0.2
 ENV = {"TOPICS_WAL_ARCHIVE": "true", "TOPICS_CHECKPOINT_INTERVAL_MS": "1000"}
 
 
@@ -34,8 +34,10 @@ def end(process):
 class Fleet:
     """Use it with `with`: whatever it has started ends with it."""
 
-    def __init__(self, home, *, jobs, workers, seed=1, **config):
+    def __init__(self, home, *, jobs, workers, seed=1, over="websocket", **config):
         self.home, self.jobs, self.seed = pathlib.Path(home), jobs, seed
+        self._script = pathlib.Path(__file__).with_name(WORKERS[over])
+        self._port = 0
         self.config = {"type": "queue", "lease_ms": 600, "max_in_flight_per_key": 1, "max_deliveries": 4,
                        "dead_letter": "dlq", "retry_backoff": {"base_ms": 20, "factor": 2, "max_ms": 100},
                        **config}  # fmt: skip
@@ -67,7 +69,8 @@ class Fleet:
     # Who comes and goes.
 
     def serve(self):
-        self.server = Served(self.home / "data", **ENV)
+        self.server = Served(self.home / "data", port=self._port, **ENV)
+        self._port = self.server.port
         port = self.home / "port.tmp"
         port.write_text(str(self.server.port))
         port.rename(self.home / "port")
@@ -85,7 +88,7 @@ class Fleet:
         self._born += 1
         command = [
             sys.executable,
-            str(WORKER),
+            str(self._script),
             str(self.home),
             node,
             str(self.seed),
@@ -98,7 +101,7 @@ class Fleet:
     def kill_worker(self):
         node = self.random.choice(sorted(self.workers))
         process = self.workers.pop(node)
-        self.history.killed.add(node)
+        self.history.killed[node] = time.time_ns() // 1_000_000
         end(process)
         self.hire()
 
@@ -147,13 +150,18 @@ class Fleet:
             ],
             key=lambda kill: kill[0],
         )
+        heard_s = time.monotonic()
         while True:
-            node, event = self._news.get(timeout=NEWS_S)
-            self.history.told(node, event)
+            event = ["idle"]
+            with suppress(queue.Empty):
+                node, event = self._news.get(timeout=LOOK_S)
+                self.history.told(node, event)
+                heard_s = time.monotonic()
             while due and len(self.history.acked) >= due[0][0]:
                 due.pop(0)[1]()
             if event[0] == "idle" and self._produced.is_set() and self.counts() == (0, 0, 0):
                 break
+            assert time.monotonic() < heard_s + NEWS_S, f"nobody does the rest: {self.counts()}"
         assert not due
         for node in list(self.workers):
             end(self.workers[node])

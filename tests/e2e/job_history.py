@@ -25,7 +25,7 @@ class Delivery:
 
 
 class History:
-    """Of one queue. `kills`: when its server was killed; `killed`: nodes of workers that were."""
+    """Of one queue. `kills`: when its server was killed; `killed`: nodes of workers that were, and when."""
 
     def __init__(self, *, leases_durable):
         self.leases_durable = leases_durable
@@ -33,7 +33,7 @@ class History:
         self.acked: dict[int, int] = {}  # seq -> when the worker knew
         self.acking: set[int] = set()  # numbers of jobs
         self.kills: list[int] = []
-        self.killed: set[str] = set()
+        self.killed: dict[str, int] = {}
         self.refusals: Counter[str] = Counter()
         self._hands: dict[str, dict[int, Delivery]] = defaultdict(
             dict
@@ -51,6 +51,9 @@ class History:
     def _refused(self, node, action, status, code):
         self.refusals[f"{action} {status} {code}"] += 1
 
+    def _away(self, node, at_ms, message):
+        self.refusals[message] += 1
+
     def _claimed(self, node, asked_ms, answered_ms, jobs):
         for data, key, seq, lease, deadline, deliveries in jobs:
             assert lease not in self.deliveries, f"{lease} was given twice"
@@ -61,9 +64,17 @@ class History:
         for seq, deadline in deadlines.items():
             self._hands[node][int(seq)].deadline = deadline
 
+    def _longer(self, node, deadlines):
+        for lease, deadline in deadlines.items():
+            if lease in self.deliveries:  # else its worker has not begun it yet, and tells it then
+                self.deliveries[lease].deadline = deadline
+
     def _froze(self, node, leases):
         for lease in leases:
             self.deliveries[lease].froze = True
+
+    def _lost(self, node, lease):
+        self.deliveries[lease].fate = "lost"
 
     def _acking(self, node, asked_ms, leases):
         self._nacking(node, asked_ms, leases)
@@ -127,6 +138,8 @@ class History:
         ends = [one.deadline]
         if one.settling_ms is not None:
             ends.append(one.settling_ms)
+        if one.node in self.killed:  # leases end with the connection that they were pushed on
+            ends.append(self.killed[one.node])
         if not self.leases_durable:
             ends += [at for at in self.kills if at >= one.asked_ms]
         return min(ends)
@@ -160,7 +173,7 @@ class History:
 
     def _why(self, before, one, failing):
         if before is None:
-            return "an answer that a kill took" if self.kills or self.killed else "unexplained"
+            return "its worker never saw it" if self.kills or self.killed else "unexplained"
         if before.fate == "nacked":
             return "nacked" if before.number in failing else "unexplained"
         if any(before.asked_ms <= at <= one.answered_ms for at in self.kills):
@@ -169,6 +182,6 @@ class History:
             return "its worker was killed"
         if before.froze:
             return "its worker was frozen"
-        if before.settling_ms is not None and before.fate == "skipped" and before.deadline <= one.answered_ms:
+        if before.fate in ("skipped", "lost") and before.deadline <= one.answered_ms:
             return "its worker was late"
         return "unexplained"

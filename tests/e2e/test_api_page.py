@@ -18,7 +18,15 @@ from topics.server.api.table import route_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-TIMES = {"$ts", "last_write_ts", "last_read_ts", "deadline", "ready_at", "lease_id"}  # different each time
+TIMES = {
+    "now",
+    "$ts",
+    "last_write_ts",
+    "last_read_ts",
+    "deadline",
+    "ready_at",
+    "lease_id",
+}  # different each time
 CALLS = re.findall(r"^```sh\n(.*?)^```\n\n```json\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 

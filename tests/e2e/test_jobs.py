@@ -1,4 +1,4 @@
-"""Workers over HTTP, killed and frozen, and a server that is killed: each job is done once, or a dead letter."""
+"""Workers, killed and frozen, and a server that is killed: each job is done once, or a dead letter."""
 
 from __future__ import annotations
 
@@ -16,9 +16,15 @@ from tests.e2e.fleet import Fleet, Q
 
 
 @pytest.mark.rule("Q2.5", "Q2.6", "Q3.6", "Q4.7", "Q5.1", "Q5.2")
-@pytest.mark.parametrize("leases_durable", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_fleet_that_is_killed_here_and_there_does_every_job(tmp_path, leases_durable):
-    with Fleet(tmp_path, jobs=500, workers=4, leases_durable=leases_durable) as fleet:
+@pytest.mark.parametrize(
+    ("over", "leases_durable"),
+    [
+        ("websocket", False),
+        *(pytest.param(over, True, marks=pytest.mark.slow) for over in ("websocket", "http")),
+    ],
+)
+def test_a_fleet_that_is_killed_here_and_there_does_every_job(tmp_path, over, leases_durable):
+    with Fleet(tmp_path, over=over, jobs=500, workers=4, leases_durable=leases_durable) as fleet:
         fleet.run(server_kills=1, worker_kills=3)
         fleet.check()
 

@@ -81,8 +81,11 @@ FIELDS: list[Any] = [
     pytest.param("require_lease_id", False, [(True, True)], [1], marks=pytest.mark.rule("S3.26")),
     pytest.param(
         "retry_backoff", None,
-        [({"base_ms": 1, "factor": 2, "max_ms": 3}, {"base_ms": 1, "factor": 2.0, "max_ms": 3})],
-        [1, {}, {"base_ms": 1, "factor": 0, "max_ms": 3}, {"base_ms": -1, "factor": 2, "max_ms": 3}],
+        [
+            ({"base_ms": 1, "factor": 2, "max_ms": 3}, {"base_ms": 1, "factor": 2.0, "max_ms": 3}),
+            ({"base_ms": 1, "factor": 0, "max_ms": 3}, {"base_ms": 1, "factor": 1.0, "max_ms": 3}),
+        ],
+        [1, {}, {"base_ms": -1, "factor": 2, "max_ms": 3}],
         marks=pytest.mark.rule("S3.26"),
     ),
 ]  # fmt: skip

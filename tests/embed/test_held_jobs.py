@@ -35,7 +35,7 @@ def told(store):
     assert (state.head_seq, state.earliest_seq, state.count) == (HEAD, 1, 1)
 
 
-@pytest.mark.rule("T5.23")
+@pytest.mark.rule("T5.24")
 def test_jobs_that_are_done_leave_the_index_with_the_next_checkpoint(tmp_path):
     with topics.open(tmp_path) as store:
         store.create("jobs", type="queue", lease_ms=80_000_000, durability="fsync")

@@ -14,6 +14,7 @@ import pytest
 import topics
 from tests.embed.conftest import OpenSim
 from tests.support.embedded import wait_until
+from topics.calls.job_checks import claim_command
 from topics.log.jobs.transitions import JobState
 from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
@@ -108,7 +109,7 @@ def test_a_job_counts_for_the_very_lease_it_was_claimed_with(queue: topics.Queue
     assert (list(told.seqs), told.skipped, told.ready, told.in_flight) == ([1, 2], [2, 77], 0, 1)
     assert queue.ack([3], lease_ids=[lapsed[2].lease_id]).skipped == [3]
     assert queue.store.queue("jobs", node="other").ack([3]).skipped == [3]
-    assert list(queue.nack([3], lease_ids=[jobs[2].lease_id], reason="", delay_ms=0).seqs) == [3]
+    assert list(queue.nack(3, lease_ids=[jobs[2].lease_id], reason="", delay_ms=0).seqs) == [3]
 
 
 @pytest.mark.rule("Q4.9", "Q4.8", "Q4.1")
@@ -116,8 +117,8 @@ def test_a_job_counts_for_the_very_lease_it_was_claimed_with(queue: topics.Queue
     ("call", "message"),
     [
         (lambda q: q.ack([]), "seqs: must name at least one job"),
-        (lambda q: q.ack(range(1001)), "seqs: more than the limit of 1000 jobs a call"),
-        (lambda q: q.ack(7), "seqs: must be a list"),
+        (lambda q: q.ack(range(1001)), "seqs: 1001 jobs are more than the limit of 1000 a call; split them"),
+        (lambda q: q.ack("7"), "seqs: must be a list, not str"),
         (lambda q: q.ack([1, True]), r"seqs\[1\]: must be a whole number, not bool"),
         (lambda q: q.ack([1, -1]), r"seqs\[1\]: must not be negative"),
         (lambda q: q.ack([1], lease_ids=[]), "lease_ids: must have one for each of the 1 seqs, not 0"),
@@ -138,7 +139,7 @@ def test_a_job_counts_for_the_very_lease_it_was_claimed_with(queue: topics.Queue
 def test_what_is_wrong_is_refused_by_name(queue: topics.Queue, call: Any, message: str) -> None:
     with pytest.raises(topics.Rejected, match=message) as refused:
         call(queue)
-    assert refused.value.code == ("batch_too_large" if "1000 jobs" in message else "invalid_request")
+    assert refused.value.code == ("batch_too_large" if "1001 jobs" in message else "invalid_request")
 
 
 @pytest.mark.rule("Q1.1", "Q4.1")
@@ -150,6 +151,60 @@ def test_numbers_out_of_range_are_clamped(queue: topics.Queue, clock: ManualCloc
     assert (first.deadline - now, second.deadline - now) == (100, 86_400_000)
     assert first.extend(10**12)
     assert first.deadline - now == 86_400_000
+    limits = queue.store._opened.engine.limits
+    command = claim_command("jobs", "w", limits, most=10**9, wait_ms=10**9, bytes_max=10**12)
+    assert (command.count_max, command.wait_ms, command.bytes_max) == (1000, 30_000, limits.page_bytes)
+    plain = claim_command("jobs", "w", limits)
+    assert (plain.count_max, plain.wait_ms, plain.lease_ms) == (1, 0, None)
+
+
+@pytest.mark.rule("Q4.9")
+def test_a_call_takes_a_thousand_jobs_and_says_so_of_one_more(queue: topics.Queue) -> None:
+    assert len(queue.ack(range(1000)).skipped) == 1000
+    assert len(queue.ack(iter(range(1000))).skipped) == 1000
+    with pytest.raises(topics.Rejected, match="more than the limit of 1000 a call"):
+        queue.ack(iter(range(1001)))
+    with pytest.raises(topics.Rejected, match="more than the limit of 1000 a call"):
+        queue.redrive(range(1001), source="letters")
+
+
+@pytest.mark.rule("S9.3")
+def test_a_priority_is_0_to_9(queue: topics.Queue) -> None:
+    queue.put_many([{"data": priority, "priority": priority} for priority in (0, 9, 10**9)])
+    assert [job.priority for job in queue.claim(9)] == [9, 9, 0]
+    for wrong in (-1, 1.5, "5", True):
+        with pytest.raises(topics.Rejected, match="priority"):
+            queue.put(1, priority=wrong)
+
+
+@pytest.mark.rule("S9.5")
+def test_a_delayed_job_is_not_claimable_before_its_time(queue: topics.Queue, clock: ManualClock) -> None:
+    queue.put("later", delay_ms=500)
+    clock.advance(499)
+    assert (queue.claim(), counts(queue)) == ([], (0, 0, 1))
+    clock.advance(1)
+    assert [job.data for job in queue.claim()] == ["later"]
+
+
+@pytest.mark.rule("Q0.1")
+def test_a_queue_is_a_topic(queue: topics.Queue, clock: ManualClock) -> None:
+    queue.put_many([{"data": i, "tag": f"t{i % 2}"} for i in range(1, 7)])
+    page = queue.read(match="t1", account=True)
+    assert [record.seq for record in page.records] == [1, 3, 5]
+    (leased,) = queue.claim()
+    queue.configure(cap_records=4)
+    page = queue.read()
+    assert page.tombstone is not None
+    assert (page.tombstone.gap_from, page.tombstone.gap_to, page.tombstone.reason) == (1, 2, "cap")
+    assert not leased.ack()  # a cap takes leased ones, too
+    assert queue.delete(match="t0").deleted == 2
+    assert [record.seq for record in queue.read(from_seq=2).records] == [3, 5]
+    assert counts(queue) == (2, 0, 0)
+    queue.configure(cap_records=0, ttl_ms=100)
+    clock.advance(101)
+    page = queue.read(from_seq=4)
+    assert page.tombstone is not None
+    assert (page.tombstone.reason, queue.claim(9), counts(queue)) == ("ttl", [], (0, 0, 0))
 
 
 @pytest.mark.rule("Q0.2")
@@ -279,7 +334,7 @@ def test_a_signal_handler_may_use_the_store_while_a_claim_waits(
         signal.signal(signal.SIGUSR1, before)
 
 
-@pytest.mark.rule("Q4.3")
+@pytest.mark.rule("Q4.3", "Q2.7")
 def test_no_lease_is_issued_twice_over_a_restart(tmp_path: Path) -> None:
     ids = []
     for _ in range(2):
@@ -294,7 +349,7 @@ def test_no_lease_is_issued_twice_over_a_restart(tmp_path: Path) -> None:
     assert first[6:22] != second[6:22]
 
 
-@pytest.mark.rule("Q4.14", "Q7.7")
+@pytest.mark.rule("Q4.14", "Q4.10", "Q7.7")
 def test_dead_letters_are_put_back_as_fresh_jobs(tmp_path: Path) -> None:
     with topics.open(tmp_path) as store:
         store.create("jobs", type="queue", max_deliveries=1, dead_letter="letters")
@@ -316,3 +371,15 @@ def test_dead_letters_are_put_back_as_fresh_jobs(tmp_path: Path) -> None:
         store.create("plain", type="queue")
         with pytest.raises(topics.Rejected, match="has no dead_letter of its own"):
             store.queue("plain").redrive()
+
+
+def test_a_claim_is_bounded_by_what_its_jobs_are_unfolded(store: topics.Store) -> None:
+    store.create("q", type="queue", compression="gzip")
+    queue = store.queue("q", node="w")
+    for priority in (0, 0, 0, 9):
+        queue.put("0" * 4000, priority=priority)
+    peeked = queue.peek()
+    assert seqs(queue.claim(9, max_bytes=9000)) == [4, 1]
+    assert [(job.seq, job.deliveries) for job in queue.peek()] == [(2, 0), (3, 0)]
+    assert seqs(queue.claim(9, max_bytes=1)) == [2]
+    assert [job.seq for job in peeked] == [4, 1, 2, 3]

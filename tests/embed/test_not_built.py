@@ -16,7 +16,7 @@ from topics.testing.simdisk import SimDisk
 
 NOT_BUILT = [
     ({"replicated": True}, r"config\.replicated: replicated topics are not built yet"),
-    ({"dead_letter": "t"}, r"config\.dead_letter: must name another topic"),
+    ({"type": "queue", "dead_letter": "t"}, r"config\.dead_letter: must name another topic"),
     ({"dead_letter": ""}, r"config\.dead_letter: '' is no topic name"),
 ]
 

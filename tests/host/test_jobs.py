@@ -1,5 +1,6 @@
 """Priority, not-before and key of a job are known wherever its labels are: `.data` is never the only place."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -95,6 +96,7 @@ def check_blocks(scene):
         assert all(block.of_queue for block in blocks)
 
 
+@pytest.mark.rule("Q2.12", "T2.13")
 @settings(max_examples=25)
 @given(st.lists(JOBS, min_size=1, max_size=5))
 def test_jobs_outlive_checkpoints_restarts_rewrites_and_repairs(writes):

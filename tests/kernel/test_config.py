@@ -14,7 +14,7 @@ from topics.kernel.config import (
     stored_config,
 )
 from topics.kernel.errors import Code, Rejected
-from topics.kernel.limits import MIB, U64_MAX, WINDOW_MS_MAX
+from topics.kernel.limits import MIB, U32_MAX, U64_MAX, WINDOW_MS_MAX
 
 DEFAULTS = {
     "type": "log",
@@ -189,9 +189,19 @@ def test_queue_fields_are_taken_on_a_log():
     )  # fmt: skip
     for wrong in ("", "$x", 5, True):
         refused(dead_letter=wrong)
-    for wrong in ({}, {**backoff, "x": 1}, {**backoff, "factor": 0.5}, {**backoff, "factor": True},
-                  {**backoff, "base_ms": -1}, {**backoff, "max_ms": 1.5}, [1, 2, 3]):  # fmt: skip
+    for wrong in ({}, {**backoff, "x": 1}, {**backoff, "factor": "2"}, {**backoff, "factor": True},
+                  {**backoff, "factor": float("nan")}, {**backoff, "base_ms": -1},
+                  {**backoff, "max_ms": 1.5}, [1, 2, 3]):  # fmt: skip
         refused(retry_backoff=wrong)
+
+
+def test_a_factor_out_of_range_is_clamped():
+    def factor(given):
+        return parse_config(
+            {"retry_backoff": {"base_ms": 10, "factor": given, "max_ms": 1000}}
+        ).retry_backoff.factor
+
+    assert (factor(0.5), factor(-3), factor(1), factor(10**12)) == (1.0, 1.0, 1.0, U32_MAX)
 
 
 @pytest.mark.rule("S3.26")

@@ -52,6 +52,22 @@ SAID = {
 }
 
 
+# What queues 2 draws, said once more. `released_all`, purges, caps and the rest are told by the same changes.
+DRAWN = {
+    (JobState.READY, JobState.IN_FLIGHT): {Change.CLAIMED, Change.EXTENDED},
+    (JobState.DELAYED, JobState.IN_FLIGHT): {Change.CLAIMED, Change.EXTENDED},
+    (JobState.IN_FLIGHT, JobState.IN_FLIGHT): {Change.CLAIMED, Change.EXTENDED},
+    (JobState.READY, JobState.DELAYED): {Change.RESTED},
+    (JobState.DELAYED, JobState.DELAYED): {Change.RESTED},
+    (JobState.IN_FLIGHT, JobState.DELAYED): {Change.RESTED},
+    (JobState.READY, JobState.READY): {Change.RETURNED},
+    (JobState.DELAYED, JobState.READY): {Change.RETURNED},
+    (JobState.IN_FLIGHT, JobState.READY): {Change.RETURNED},
+    **{(state, JobState.MOVING): {Change.LEFT} for state in list(JobState)[:3]},
+    **{(state, JobState.GONE): {Change.GONE} for state in list(JobState)[:4]},
+}
+
+
 def one_job():
     index = Index(of_queue=True)
     jobs = Jobs(index)
@@ -75,9 +91,30 @@ def test_a_change_does_what_the_table_says(change, before):
     check_jobs(jobs, index)
 
 
+@pytest.mark.rule("Q2.1", "Q2.2")
+def test_the_table_is_what_the_page_draws():
+    """Nobody gets a job that is moving, and nothing brings it back; what is gone stays gone."""
+    found = {}
+    for change, ways in TRANSITIONS.items():
+        for before, after in ways.items():
+            found.setdefault((before, after), set()).add(change)
+    assert found == DRAWN
+
+
 def test_every_state_and_every_change_has_its_place():
     assert set(BEFORE) == set(JobState) - {JobState.GONE}
     assert set(SAID) == set(TRANSITIONS) == set(Change)
+
+
+@pytest.mark.rule("Q2.9")
+@pytest.mark.parametrize("change", Change)
+def test_an_event_of_a_job_that_has_gone_does_nothing(change):
+    index, jobs = one_job()
+    claim(jobs)
+    SAID[Change.GONE](index, jobs)
+    SAID[change](index, jobs)
+    assert (jobs.counts, len(jobs.rows), index.is_live(1)) == ([0, 0, 0, 0], 0, False)
+    check_jobs(jobs, index)
 
 
 @pytest.mark.parametrize("change", [Change.EXTENDED, Change.RESTED, Change.RETURNED])

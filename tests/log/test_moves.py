@@ -71,6 +71,7 @@ def test_a_move_lasts_from_its_intent_until_its_end_or_that_of_its_record(frames
         ]
 
 
+@pytest.mark.rule("Q3.12")
 def test_ids_of_what_was_moved_here_outlast_every_window():
     ids = DedupIds()
     for seq in range(1, MOVED_IDS_MAX + 3):

@@ -33,7 +33,7 @@ def filled(**options):
 
 
 def letters(scene):
-    found = scene.page("dlq")[1] if "dlq" in scene.engine.names() else []
+    found = scene.page("dlq")[1]
     return [(record.data, msgspec.json.decode(record.meta)["$dead_letter_reason"]) for record in found]
 
 
@@ -42,8 +42,7 @@ def test_a_damaged_record_goes_without_its_bytes(reason):
     scene = filled()
     path, offset, _ = place_of(scene, 3)
     scene.flip(path, offset + 45)
-    if reason == b"redrive":
-        scene.create("dlq", type="queue")
+    scene.create("dlq", type="queue")
     scene.begin_moves("t", [2, 3, 5], "dlq", reason)
     scene.move()
 
@@ -57,6 +56,7 @@ def test_what_the_medium_cannot_give_is_damage_and_what_may_pass_is_not():
     for number, lost in ((errno.EIO, True), (errno.EMFILE, False)):
         scene = filled(port=lambda disk, number=number: Failing(disk, number))
         scene.port.spot = place_of(scene, 3)[:2]
+        scene.create("dlq")
         scene.begin_moves("t", [2, 3], "dlq")
         scene.move()
         if lost:

@@ -55,6 +55,7 @@ def check(restored, now_ms):
     return len(there) - 1
 
 
+@pytest.mark.rule("Q3.14")
 @pytest.mark.parametrize("advance_ms", [0, 3])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_to_each_moment(shards, advance_ms):
@@ -71,6 +72,7 @@ def test_to_each_moment(shards, advance_ms):
     assert counts == {2 * n for n in range(len(SOURCES) + 1)}
 
 
+@pytest.mark.rule("Q3.14")
 @pytest.mark.parametrize("advance_ms", [0, 3])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_to_each_seq_of_each_topic(shards, advance_ms):

@@ -7,7 +7,7 @@ Nothing here needs the server, the embedded store or a lock, but `repair`, which
     columnar  many records at once: NumPy and Arrow, imported only where they are installed
     dump      what is in one file, item by item: what `topics inspect` shows
     fsck      `fsck`: is this data directory whole? It reads and changes nothing, and needs no lock
-    job_history  what the log says of one job: who had it when, and how that ended
+    history   what became of one record or job: what the log says of it, `archive/` first, and how it stands
     recovery  what a start would make of the directory, without a change to it: the state that rows are checked
               against
     repair    `fsck --repair`: what is kept, what is taken out of use, and a state that says so

@@ -144,7 +144,7 @@ def worker_of(
     ) -> AbstractAsyncContextManager[AsyncWorker[AsyncJob]]:
         asked = rules(*args, **options)
         queue = store.queue(asked.queue, node=asked.node)
-        return AsyncWorker(queue, asked, store, store.supply(queue)).running()
+        return AsyncWorker(queue, asked, store, store.supply(queue, until_empty=asked.until_empty)).running()
 
     return described(method, rules, gives="AbstractAsyncContextManager[AsyncWorker[AsyncJob]]")
 
@@ -252,9 +252,9 @@ class AsyncTopicStore(Located, ABC):
         """A handle of a queue. `node`: who claims its jobs, at most 128 bytes; without it a name of its own."""
         return AsyncQueue(self, check_topic_name(name), worker_name(node, self.limits))
 
-    def supply(self, queue: Claimant) -> Supply[Any]:
+    def supply(self, queue: Claimant, *, until_empty: bool) -> Supply[Any]:
         """Where a worker has its jobs from: of a store in this process by claims, of a server by a WebSocket."""
-        return Claims(self, queue)
+        return Claims(self, queue, until_empty=until_empty)
 
     create = topic_of(of_topics.create)
     config = of_store(of_topics.config)

@@ -131,7 +131,7 @@ def worker_of(rules: Callable[P, WorkerRules]) -> Callable[Concatenate[TopicStor
 
         asked = rules(*args, **options)
         queue = store.queue(asked.queue, node=asked.node)
-        return Worker(queue, asked, store, store.supply(queue))
+        return Worker(queue, asked, store, store.supply(queue, until_empty=asked.until_empty))
 
     return described(method, rules, gives="Worker[Job]")
 
@@ -254,11 +254,11 @@ class TopicStore(Located, ABC):
         """A handle of a queue. `node`: who claims its jobs, at most 128 bytes; without it a name of its own."""
         return Queue(self, check_topic_name(name), worker_name(node, self.limits))
 
-    def supply(self, queue: Claimant) -> Supply[Any]:
+    def supply(self, queue: Claimant, *, until_empty: bool) -> Supply[Any]:
         """Where a worker has its jobs from: of a store in this process by claims, of a server by a WebSocket."""
         from topics.calls.workers.claims import Claims, InThreads
 
-        return Claims(InThreads(self), queue)
+        return Claims(InThreads(self), queue, until_empty=until_empty)
 
     create = topic_of(of_topics.create)
     config = of_store(of_topics.config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from itertools import islice
 from typing import Any, Final
 
@@ -117,7 +117,10 @@ def _held(
 def _numbers(seqs: object, most: int) -> Sequence[int]:
     numbers = _listed("seqs", seqs, most)
     if len(numbers) > most:
-        raise Rejected(Code.BATCH_TOO_LARGE, f"seqs: more than the limit of {most} jobs a call", limit=most)
+        given = f"{len(seqs)} jobs are more" if isinstance(seqs, Sized) else "more jobs"
+        raise Rejected(
+            Code.BATCH_TOO_LARGE, f"seqs: {given} than the limit of {most} a call; split them", limit=most
+        )
     if not numbers:
         raise invalid("seqs", "must name at least one job")
     if set(map(type, numbers)) == _ONLY_NUMBERS and min(numbers) >= 0 and max(numbers) <= U64_MAX:

@@ -36,7 +36,7 @@ from topics.calls.retry import Line, Talk
 from topics.calls.topics import State
 from topics.engine import commands
 from topics.engine.replies import JobsSettled, Redriven, TopicState
-from topics.kernel.errors import Code, Rejected, invalid
+from topics.kernel.errors import invalid, not_a_queue
 from topics.kernel.ids import check_topic_name, lease_id
 from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX, Limits
 
@@ -90,7 +90,7 @@ class Claim(_Max, Call[list[LeasedRecord]], frozen=True, eq=False, kw_only=True)
 
 
 class _Jobs(OfQueue, frozen=True, eq=False):
-    jobs: LeasedRecord | Iterable[LeasedRecord | int]
+    jobs: LeasedRecord | int | Iterable[LeasedRecord | int]
 
 
 class Settle(_Jobs, Call[JobsSettled], frozen=True, eq=False, kw_only=True):
@@ -106,6 +106,8 @@ class Settle(_Jobs, Call[JobsSettled], frozen=True, eq=False, kw_only=True):
         """(their seqs, the ids of their leases)."""
         if isinstance(self.jobs, LeasedRecord):
             return [self.jobs.seq], self.lease_ids or [self.jobs.lease_id]
+        if isinstance(self.jobs, int):
+            return [self.jobs], self.lease_ids
         if isinstance(self.jobs, (str, bytes, Mapping)) or not isinstance(self.jobs, Iterable):
             return self.jobs, self.lease_ids
         listed = list(self.jobs)
@@ -283,7 +285,7 @@ def redrive(
     if source is None:
         state: TopicState = yield from State(topic, touch=False)
         if state.queue is None:
-            raise Rejected(Code.NOT_A_QUEUE, f"topic {topic!r} is a log; only a queue has jobs", topic=topic)
+            raise not_a_queue(topic)
         source = state.config.dead_letter
         if source is None:
             raise invalid(

@@ -14,13 +14,17 @@ from anyio import from_thread, to_thread
 from topics.calls import topics
 from topics.calls.awaiting import AsyncTopicStore, of_store
 from topics.calls.call import Steps, drive_async, over_http
+from topics.calls.job_values import Claimant
 from topics.calls.methods import named
 from topics.calls.patience import Pace, Patience
 from topics.calls.retry import Answer, Line, Send, Sleep
+from topics.calls.workers.desk import Supply
 from topics.client.address import parse_address
 from topics.client.async_transport import CONNECTIONS_MAX, AsyncTransport, Take
 from topics.client.client import backup_request
 from topics.client.key import read_api_key
+from topics.client.pushes import Pushes
+from topics.client.websocket import Way
 from topics.codec.manifest import Written
 from topics.host.backup.unpacking import receive_backup
 from topics.kernel.checks import whole_number
@@ -66,6 +70,11 @@ class AsyncClient(AsyncTopicStore):
 
     health = of_store(topics.Health)
     ready = of_store(topics.Ready)
+
+    def supply(self, queue: Claimant, *, until_empty: bool) -> Supply[Any]:
+        if until_empty:
+            return super().supply(queue, until_empty=True)
+        return Pushes(Way(self.where, self._transport.headers, self._transport.trust), queue)
 
     async def do(self, steps: Steps[R]) -> R:
         return await drive_async(over_http(iter(steps), self._line), self._answer)

@@ -31,9 +31,9 @@ class AsyncTransport:
         self, address: Address, *, api_key: str | None, cafile: str | None, connections_max: int
     ) -> None:
         self.url = address.url
-        self._connect = partial(
-            httpx.AsyncClient, **settings(address, api_key=api_key, cafile=cafile, connections_max=1)
-        )
+        given = settings(address, api_key=api_key, cafile=cafile, connections_max=1)
+        self.headers, self.trust = given["headers"], given["verify"]
+        self._connect = partial(httpx.AsyncClient, **given)
         self._room = anyio.Semaphore(connections_max)
         self._idle: list[httpx.AsyncClient] = []
         self._busy: set[httpx.AsyncClient] = set()

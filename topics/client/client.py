@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from topics.calls import topics
 from topics.calls.blocking import TopicStore, of_store
@@ -23,6 +23,10 @@ from topics.codec.manifest import Written
 from topics.host.backup.unpacking import receive_backup
 from topics.kernel.checks import flag
 from topics.kernel.limits import Limits
+
+if TYPE_CHECKING:
+    from topics.calls.job_values import Claimant
+    from topics.calls.workers.desk import Supply
 
 R = TypeVar("R")
 
@@ -90,6 +94,14 @@ class Client(TopicStore):
 
     health = of_store(topics.Health)
     ready = of_store(topics.Ready)
+
+    def supply(self, queue: Claimant, *, until_empty: bool) -> Supply[Any]:
+        if until_empty:
+            return super().supply(queue, until_empty=True)
+        from topics.client.pushes import Pushes  # with all that tasks need
+        from topics.client.websocket import Way
+
+        return Pushes(Way(self.where, self._transport.headers, self._transport.trust), queue)
 
     def do(self, steps: Steps[R]) -> R:
         return drive(over_http(iter(steps), self._line), self._answer)

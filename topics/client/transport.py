@@ -36,9 +36,9 @@ class Transport:
 
     def __init__(self, address: Address, *, api_key: str | None, cafile: str | None) -> None:
         self.url = address.url
-        self._connect = partial(
-            httpx.Client, **settings(address, api_key=api_key, cafile=cafile, connections_max=CONNECTIONS_MAX)
-        )
+        given = settings(address, api_key=api_key, cafile=cafile, connections_max=CONNECTIONS_MAX)
+        self.headers, self.trust = given["headers"], given["verify"]
+        self._connect = partial(httpx.Client, **given)
         self._pool = (os.getpid(), self._connect())
 
     def close(self) -> None:

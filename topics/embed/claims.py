@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
+from functools import partial
 
 from topics.embed.driver import LocalEngine
 from topics.engine.commands import Claim, GiveUp, Release
@@ -33,9 +34,12 @@ def claim(local: LocalEngine, command: Claim) -> JobsClaimed:
     return _claimed(ticket)
 
 
-def give_back(local: LocalEngine, claimed: JobsClaimed) -> None:
-    """Nobody has these jobs: they are ready again. Where that cannot be logged, their leases end in their own time."""
-    _give(local, Release, claimed.topic, claimed.jobs)
+def give_back(local: LocalEngine, claimed: JobsClaimed, left: Container[int] | None = None) -> None:
+    """Nobody was given those that are `left`, or any: they are as before. Where that cannot be logged, their leases end
+    in their own time.
+    """
+    jobs = [job for job in claimed.jobs if left is None or job.seq in left]
+    _give(local, partial(Release, was_sent=False), claimed.topic, jobs)
 
 
 def give_up(local: LocalEngine, claimed: JobsClaimed, damaged: Container[int]) -> None:
@@ -43,7 +47,7 @@ def give_up(local: LocalEngine, claimed: JobsClaimed, damaged: Container[int]) -
     _give(local, GiveUp, claimed.topic, [job for job in claimed.jobs if job.seq in damaged])
 
 
-def _give(local: LocalEngine, command: type[Release], topic: str, jobs: Iterable[LeasedJob]) -> None:
+def _give(local: LocalEngine, command: Callable[..., Release], topic: str, jobs: Iterable[LeasedJob]) -> None:
     leases = {job.seq: (job.nonce, job.counter) for job in jobs}
     if leases:
         with suppress(TopicsError):

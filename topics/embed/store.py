@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from topics.calls import jobs, records, topics
 from topics.calls.blocking import TopicStore
-from topics.calls.call import Call, Steps, carry_out
+from topics.calls.call import Call, Steps, carry_out, drive
 from topics.calls.job_checks import peeked
 from topics.calls.job_values import LeasedRecord, PeekedJob, leased_of, peeked_of
 from topics.calls.messages import TopicSummary, summary_of
@@ -49,6 +48,7 @@ from topics.log.reads.waiting import Waited, waits_on
 from topics.store.directory import ClaimedDirectory
 from topics.store.opened import Opened, StoreOptions
 from topics.store.reading import read_page
+from topics.store.records import Found, first_records, size_of
 from topics.store.viewing import view
 
 R = TypeVar("R")
@@ -236,15 +236,18 @@ class Store(Findings, TopicStore):
 
     def _claim(self, call: jobs.Claim) -> list[LeasedRecord]:
         """Jobs whose records are damaged are given up, and left out as those are that have ended since."""
-        claimed = claim(self._local, call.command(self.limits))
+        command = call.command(self.limits)
+        claimed = claim(self._local, command)
         if not claimed.jobs:
             return []
         try:
-            views, damaged = self._records(claimed.topic_id, [job.seq for job in claimed.jobs])
+            seqs = [job.seq for job in claimed.jobs]
+            views, left, damaged = self._records(claimed.topic_id, seqs, command.bytes_max)
         except BaseException:
             give_back(self._local, claimed)
             raise
         give_up(self._local, claimed, damaged)
+        give_back(self._local, claimed, left)
         return leased_of(call.queue, [(views[job.seq], job) for job in claimed.jobs if job.seq in views])
 
     def _peek(self, call: jobs.Peek) -> list[PeekedJob]:
@@ -254,28 +257,15 @@ class Store(Findings, TopicStore):
             found = self._opened.engine.peek(call.topic, state, limit)
             topic = self._opened.engine.catalog.find(call.topic)
         assert topic is not None
-        views, _ = self._records(
-            topic.topic_id, [job.seq for job in found], bytes_max=self.limits.page_bytes_default
-        )
+        seqs = [job.seq for job in found]
+        views, _, _ = self._records(topic.topic_id, seqs, self.limits.page_bytes_default)
         return peeked_of((views[job.seq], job) for job in found if job.seq in views)
 
-    def _records(
-        self, topic_id: int, seqs: Sequence[int], *, bytes_max: int = sys.maxsize
-    ) -> tuple[dict[int, FrameView], set[int]]:
-        """(these records by seq, without those that have gone, nor those behind so many bytes; the damaged ones)."""
-        found: dict[int, FrameView] = {}
-        damaged: set[int] = set()
-        left: Sequence[int] = sorted(seqs)
-        while left and bytes_max > 0:
-            query = RecordsQuery(
-                topic_id=topic_id, seqs=left, bytes_max=min(bytes_max, self.limits.page_bytes)
-            )
-            plan, views = read_page(query, self._plan_records, self._opened.reader.read)
-            found.update(zip(plan.seqs, views, strict=True))
-            damaged.update(plan.damaged)
-            bytes_max -= sum(plan.lengths)
-            left = plan.left
-        return found, damaged
+    def _records(self, topic_id: int, seqs: Sequence[int], bytes_max: int) -> Found[FrameView]:
+        """As `first_records`."""
+        page_bytes = self.limits.page_bytes
+        steps = first_records(topic_id, seqs, bytes_max=bytes_max, page_bytes=page_bytes, size=size_of)
+        return drive(steps, lambda query: read_page(query, self._plan_records, self._opened.reader.read))
 
     def _plan_records(self, query: RecordsQuery) -> RecordsPlan:
         with self._local.lock:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from topics.engine.commands import Append
 from topics.engine.lane import Lane
 from topics.kernel.columns import RecordColumns
-from topics.kernel.config import Discard, TopicConfig
+from topics.kernel.config import Discard, TopicConfig, TopicType
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import Limits
 from topics.log import retention
@@ -44,7 +44,8 @@ def check_new_config(name: str, new: TopicConfig, lane: Lane | None) -> None:
             "config.replicated",
             "replicated topics are not built yet, and nothing would be copied anywhere: leave it out, or say false",
         )
-    if new.dead_letter == name and (present is None or present.dead_letter != name):
+    is_queue = new.type is TopicType.QUEUE  # on a log it is inert
+    if is_queue and new.dead_letter == name and (present is None or present.dead_letter != name):
         raise invalid("config.dead_letter", f"must name another topic: {name!r} is this topic itself")
 
 

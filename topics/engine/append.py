@@ -53,8 +53,7 @@ def append_absent(state: EngineState, ticket: Ticket, now_ms: int) -> None:
         raise Rejected(
             Code.SEQ_MISMATCH, f"topic {name!r} does not exist, so its head is 0", topic=name, head_seq=0
         )
-    if not command.moved:
-        check_creation(command, state.limits)
+    check_creation(command, state.limits)
     lane = propose_create(state, name, command.config, None, now_ms)
     ticket.created = True
     state.park(lane, ticket)

@@ -153,11 +153,14 @@ class Extend(Settle, frozen=True, eq=False):
 
 
 class Release(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """Whoever had these leases has gone."""
+    """These leases end: whoever had the jobs has gone. Without `was_sent` nobody was ever given them, and they are as
+    before.
+    """
 
     topic: str
     seqs: Sequence[int]
     leases: Sequence[Lease]
+    was_sent: bool = True
 
 
 class GiveUp(Release, frozen=True, eq=False):

@@ -23,7 +23,7 @@ from topics.engine.propose import propose
 from topics.engine.queue.claim import serve
 from topics.engine.queue.control import JobView, peek, queue_state
 from topics.engine.recovery import restart
-from topics.engine.replies import TopicState
+from topics.engine.replies import QueueState, TopicState
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.engine.timers import SYNC
@@ -104,6 +104,12 @@ class Engine:
         propose(self._state, ticket, self._state.time.read())
         self._settle()
         return ticket
+
+    def propose_all(self, tickets: Sequence[Ticket]) -> None:
+        """As `propose`, of claims that waited for each other and are served together. One that is refused, ends."""
+        self._state.time.read()
+        self._state.ready += [(ticket, None) for ticket in tickets]
+        self._settle()
 
     def withdraw(self, ticket: Ticket) -> bool:
         """Whoever proposed it has gone: if it still waits it never happens. False if it goes on or has ended.
@@ -286,8 +292,7 @@ class Engine:
         lane, topic = self._state.topic(name)
         if touch:
             lane.last_read_ms = self._state.time.read()
-        queue = None if lane.queue is None else queue_state(lane, topic, self._state.time.read())
-        return lane.topic_state(queue)
+        return lane.topic_state(queue_state(lane, topic, self._state.time.read()))
 
     def peek(self, name: str, state: JobState, limit: int) -> Sequence[JobView]:
         """The jobs of a queue in a state (`queue.control.peek`). Raises `Rejected`: topic_not_found, not_a_queue."""
@@ -303,14 +308,16 @@ class Engine:
         """Names of the public topics, ascending, that start with `prefix` and come after `after`; the first so many."""
         return self._state.catalog.names(prefix, after, count_max)
 
-    def topic_figures(self) -> Iterator[tuple[Topic, int]]:
-        """Each topic with its durable seq, for statistics; the one created first comes first.
-
-        The figures are those of the moment a topic's turn comes, so a caller may take them in slices.
+    def topic_figures(self, queues_max: int) -> Iterator[tuple[Topic, int, QueueState | None]]:
+        """Each topic, the one created first first, with its durable seq; of queues among the first `queues_max` topics
+        also how their jobs stand. All as of the moment a topic's turn comes, so a caller may take them in slices.
         """
         for lane in list(self._state.lanes.values()):
             if lane.topic is not None:
-                yield lane.topic, lane.durable_seq
+                counted = queues_max > 0
+                queue = queue_state(lane, lane.topic, self._state.time.read()) if counted else None
+                yield lane.topic, lane.durable_seq, queue
+                queues_max -= 1
 
     @property
     def topic_count(self) -> int:

@@ -276,7 +276,7 @@ class EngineState:
             self.release_parked(lane)
             self._fail_claimers(lane, no_topic(lane.name))
             if lane.queue is not None and lane.queue.jobs.ended is not None:
-                self.tell_ended(lane, lane.queue.jobs.ended + lane.queue.jobs.leased())
+                self.tell_ended(lane, lane.queue.jobs.ended + lane.queue.jobs.rows.in_flight())
             self.drop_lane(lane)
 
     def finish_entry(self, entry: Entry) -> None:

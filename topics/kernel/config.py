@@ -7,6 +7,7 @@ topic and inert on a log (queues 1).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from enum import Enum, StrEnum
 from functools import lru_cache
@@ -112,6 +113,14 @@ class TopicConfig:
         """The alias: true iff the class is `fsync`."""
         return self.durability is Durability.FSYNC
 
+    def dead_letter_of(self, name: str) -> str | None:
+        """Where a queue of this name sends its dead letters; None: nowhere. Earlier builds let it name itself."""
+        return self.dead_letter if self.type is TopicType.QUEUE and self.dead_letter != name else None
+
+    def deliveries_max_of(self, name: str) -> int:
+        """After so many deliveries a job of a queue of this name is dead; 0: never, as without `dead_letter`."""
+        return self.max_deliveries if self.dead_letter_of(name) is not None else 0
+
     def echo(self) -> dict[str, Any]:
         """The config as JSON values, every field present, in the order of the table."""
         out: dict[str, Any] = {name: getattr(self, name) for name in _PARSERS}
@@ -205,11 +214,11 @@ def _backoff(field: str, value: object) -> RetryBackoff | None:
     if not isinstance(value, Mapping) or set(value) != {"base_ms", "factor", "max_ms"}:
         raise invalid(field, "must be null or an object of base_ms, factor and max_ms")
     factor = value["factor"]
-    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 1 <= factor <= U32_MAX:
-        raise invalid(f"{field}.factor", "must be a number of at least 1")
+    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or math.isnan(factor):
+        raise invalid(f"{field}.factor", f"must be a number, not {factor!r:.80}")
     base_ms = min(whole_number(f"{field}.base_ms", value["base_ms"]), WINDOW_MS_MAX)
     max_ms = min(whole_number(f"{field}.max_ms", value["max_ms"]), WINDOW_MS_MAX)
-    return RetryBackoff(base_ms=base_ms, factor=float(factor), max_ms=max_ms)
+    return RetryBackoff(base_ms=base_ms, factor=float(min(max(factor, 1), U32_MAX)), max_ms=max_ms)
 
 
 def _rate_limit(field: str, value: object) -> RateLimit | None:

@@ -114,6 +114,11 @@ class CannotOpen(TopicsError):
         self.reason = reason
 
 
+def not_a_queue(topic: str) -> Rejected:
+    """What a log answers to whoever asks for its jobs."""
+    return Rejected(Code.NOT_A_QUEUE, f"topic {topic!r} is a log; only a queue has jobs", topic=topic)
+
+
 def invalid(field: str, message: str, **detail: object) -> Rejected:
     """A 400 that names its field."""
     return Rejected(Code.INVALID_REQUEST, f"{field}: {message}", field=field, **detail)

@@ -1,13 +1,13 @@
 """Places of columns that are read and written together: in one piece where they lie side by side.
 
-A group is a list of places in any order, or a `range`. Most jobs come, are handed out and are done in the order in
-which they were put, so most groups are ranges, and one of a hundred costs what one of a few does.
+A group is a list of places in any order, or a `range`: a place alone is one. Most jobs come, are handed out and are
+done in the order in which they were put, so most groups are ranges, and one of a hundred costs what one of a few does.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 Group: TypeAlias = "range | list[int]"
@@ -18,12 +18,14 @@ def grouped(places: Sequence[int]) -> Group:
     """The same places: a range if each is one above the one before."""
     if isinstance(places, range):
         return places
-    listed = list(places)
-    if len(listed) > 1 and listed[-1] - listed[0] == len(listed) - 1:
-        side_by_side = range(listed[0], listed[-1] + 1)
-        if listed == list(side_by_side):
+    count = len(places)
+    if count == 1:
+        return range(places[0], places[0] + 1)
+    if count and places[-1] - places[0] == count - 1:
+        side_by_side = range(places[0], places[-1] + 1)
+        if list(places) == list(side_by_side):
             return side_by_side
-    return listed
+    return list(places)
 
 
 def gather(column: Column, group: Group) -> Sequence[int]:
@@ -47,10 +49,23 @@ def fill(column: Column, group: Group, value: int) -> None:
     if not isinstance(group, range):
         for place in group:
             column[place] = value
+    elif len(group) == 1:
+        column[group.start] = value
     elif isinstance(column, bytearray):
         column[group.start : group.stop] = bytes((value,)) * len(group)
     else:
         column[group.start : group.stop] = array(column.typecode, (value,)) * len(group)
+
+
+def clear(columns: Iterable[Column], group: Group) -> None:
+    """Put 0 everywhere in all of them."""
+    if len(group) == 1:
+        place = group[0]
+        for column in columns:
+            column[place] = 0
+    else:
+        for column in columns:
+            fill(column, group, 0)
 
 
 def grown(

@@ -13,6 +13,7 @@ from topics.kernel.limits import WAL_SHARDS_MAX
 
 INTERNAL: Final = "$"
 Lease = tuple[int, int]  # the nonce of the start that gave it, and its number since
+LEASE_ID: Final = b"lease_%016x%x"  # of a `Lease`
 _OF_LEASE: Final = r"(?:lease_[0-9a-f]{16}[1-9a-f][0-9a-f]{0,15})?"
 _LEASE: Final = re.compile(_OF_LEASE)
 _LEASES: Final = re.compile(rf"{_OF_LEASE}(?:\n{_OF_LEASE})*")
@@ -54,7 +55,7 @@ def shard_of(topic_id: int, shards: int) -> int:
 
 def lease_id(nonce: int, counter: int) -> str:
     """A lease as its holder knows it: `lease_`, the nonce in 16 hex digits, the counter in as many as it takes."""
-    return f"lease_{nonce:016x}{counter:x}"
+    return (LEASE_ID % (nonce, counter)).decode()
 
 
 def parse_leases(ids: Sequence[object], *, field: str) -> list[Lease | None]:
@@ -72,5 +73,5 @@ def parse_leases(ids: Sequence[object], *, field: str) -> list[Lease | None]:
             f"{text!r:.64} is no lease id: give it as the claim did, or an empty string for any lease",
         )
     texts = cast("Sequence[str]", ids)
-    starts = {text[:_COUNTER_AT]: int(text[_NONCE_AT:_COUNTER_AT], 16) for text in texts if text}
+    starts = {start: int(start[_NONCE_AT:], 16) for start in {text[:_COUNTER_AT] for text in texts if text}}
     return [(starts[text[:_COUNTER_AT]], int(text[_COUNTER_AT:], 16)) if text else None for text in texts]

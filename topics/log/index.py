@@ -66,8 +66,7 @@ class Index:
 
     def __init__(self, *, of_queue: bool = False) -> None:
         self.of_queue = of_queue
-        self.base_seq = 1
-        self.head_seq = 0
+        self.base_seq, self.head_seq = 1, 0
         self.ts: array[int] = array("Q")
         self.offsets: array[int] = array("I")
         self.lengths: array[int] = array("I")

@@ -14,6 +14,7 @@ from topics.codec.log.leases import Acked, Claimed, Extended, Paused, Purged, Re
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Durability, TopicType
 from topics.kernel.errors import invalid
+from topics.kernel.grouped import grouped
 from topics.log.facts import Fact
 from topics.log.jobs.checks import check_jobs
 from topics.log.jobs.image import JobsImage
@@ -71,7 +72,8 @@ class JobQueue(Kind):
         jobs = _jobs(topic)
         match item.payload:
             case Claimed() as claimed:
-                jobs.claimed(claimed, item.ts, topic.config)
+                deliveries_max = topic.config.deliveries_max_of(topic.name)
+                jobs.claimed(claimed, item.ts, topic.config, deliveries_max=deliveries_max)
             case Extended() as extended:
                 jobs.extended(extended)
             case Released() as released:
@@ -102,7 +104,12 @@ def _jobs(topic: Topic) -> Jobs:
 
 def _remove(topic: Topic, seqs: list[int]) -> None:
     """Jobs end for good: as by a delete, which is voluntary."""
-    if topic.index.kill_seqs(seqs, DeathCause.DELETED):
+    index, group = topic.index, grouped(seqs)
+    if isinstance(group, range):
+        count = index.kill_range(index.position(group.start), index.position(group.stop), DeathCause.DELETED)
+    else:
+        count = index.kill_seqs(seqs, DeathCause.DELETED)
+    if count:
         topic.index.pop_dead(topic.floors.evict_floor)
         topic.trim()
 

@@ -11,8 +11,6 @@ drawn_options      how the store of one run is set up: drawn at its start, small
                    often
 http_messages      HTTP/1.1 as the simulated clients speak it: commands and reads as requests, answers read to
                    their last byte
-job_claims         what workers were told of the jobs of a queue, and whether it still holds
-job_workload       what simulated workers ask of queues: they claim, wait, settle, answer late
 ledger             everything the checkers of one World know: what went to each shard's log, what a sync has
                    covered, what clients hold
 machine            opening a store on a simulated disk as a driver would, and reading what is on a disk without
@@ -20,6 +18,7 @@ machine            opening a store on a simulated disk as a driver would, and re
 mesh               many Weaver nodes on one thread, all from one seed
 oracle             which states a crash may leave: for each shard any prefix of its writes that is not shorter
                    than the synced one
+queues             the queues of a simulation: what workers ask of them, what they were told, and whether it holds
 scheduling         one seed, one order of tasks: Trio run with a seeded scheduler on a clock that jumps to
                    whatever is due next
 served             world through the front door: the real runtime and data plane over the simulated disk, and

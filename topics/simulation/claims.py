@@ -16,8 +16,8 @@ from topics.engine.replies import Appended, TopicState
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Durability, TopicConfig
 from topics.log.reads.diff import DiffPlan, DiffQuery
-from topics.simulation.job_claims import DURABLE, JobClaims, Place
 from topics.simulation.oracle import Facts, PromiseBroken
+from topics.simulation.queues.job_claims import DURABLE, JobClaims, Place, PutJob
 
 PerhapsGone = dict[
     int, tuple[DeleteRecords, int | None]
@@ -83,6 +83,7 @@ class TopicClaims:
             if seq in fresh:  # the first that names it brought it; the others are its duplicates
                 fresh.discard(seq)
                 self._append(seq, told_of(records, i, place))
+                self.jobs.put(seq, put_of(records, i, asked_ms))
         if command.idempotency_key is not None and not (reply.deduped and reply.same_body is not None):
             expires = asked_ms + config.idempotency_window_ms
             self.results[command.idempotency_key] = (list(reply.seqs), expires, place)
@@ -250,7 +251,7 @@ class TopicClaims:
             for ledger in (self.acked, self.gone, self.results, self.dedup_ids):
                 ledger.clear()
         leases_end = self.ephemeral or not topic["config"].get("leases_durable", False)
-        self.jobs.restarted(leases_end=leases_end, head_seq=head_seq)
+        self.jobs.restarted(leases_end=leases_end, head_seq=head_seq, acked=self.acked)
         self.acked = {seq: attrs.evolve(told, place=DURABLE) for seq, told in self.acked.items()}
         self.gone = dict.fromkeys(self.gone, DURABLE)
         self.results = {key: (seqs, expires, DURABLE) for key, (seqs, expires, _) in self.results.items()}
@@ -269,6 +270,11 @@ def told_of(records: RecordColumns, i: int, place: Place) -> ToldRecord:
         timed=records.ttl_ms is not None and records.ttl_ms[i] is not None,
         place=place,
     )
+
+
+def put_of(records: RecordColumns, i: int, asked_ms: int) -> PutJob:
+    delay_ms = 0 if records.delay_ms is None else records.delay_ms[i] or 0
+    return PutJob(b"" if records.key is None else records.key[i], asked_ms + delay_ms)
 
 
 def selects(command: DeleteRecords, seq: int, tag: bytes, upto: int | None = None) -> bool:

@@ -20,7 +20,11 @@ from topics.simulation.http_messages import (
     request_of_read,
 )
 from topics.simulation.oracle import PromiseBroken
-from topics.simulation.workload import NAMES, Workload
+from topics.simulation.queues.job_requests import request_of_jobs
+from topics.simulation.queues.job_workload import JobWorkload
+from topics.simulation.queues.socket_speaker import SocketSpeaker
+from topics.simulation.queues.socket_worker import SocketWorker
+from topics.simulation.workload import Workload
 from topics.testing.streams import MemoryEdge
 
 _MANNERS: Final = (
@@ -32,8 +36,10 @@ _MANNERS: Final = (
     "never reads",
     "nonsense",
     "stops",
+    "works on a socket",
 )
 _ODDS: Final = (50, 15, 8, 6, 6, 3, 8, 2)
+_SOCKETS: Final = 60  # where there are queues
 _GOODBYE_S: Final = 60.0
 
 
@@ -68,11 +74,17 @@ class SimulatedClient:
             edge = self._world.connect()
             if edge is None:
                 return
-            manner = self._random.choices(_MANNERS, _ODDS)[0]
+            workload = self._world.workload
+            sockets = _SOCKETS if isinstance(workload, JobWorkload) else 0
+            manner = self._random.choices(_MANNERS, (*_ODDS, sockets))[0]
             self._world.counts[f"visits: {manner}"] += 1
             try:
-                await self._visit(Speaker(edge, self._random), manner)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                if manner == "works on a socket":
+                    assert isinstance(workload, JobWorkload)
+                    await SocketWorker(self._world, workload, SocketSpeaker(edge, self._random)).visit()
+                else:
+                    await self._visit(Speaker(edge, self._random), manner)
+            except* (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._world.counts["connections broken off"] += 1
             finally:
                 edge.close()
@@ -150,13 +162,13 @@ class SimulatedClient:
             return self._reading(heads)
         while True:
             command = world.workload.command(heads)
-            request = request_of(command)
+            request = request_of(command) or request_of_jobs(command)
             if request is not None:
                 return request
 
     def _reading(self, heads: dict[str, int]) -> SimulatedRequest:
         rng, world = self._random, self._world
-        name = rng.choice(NAMES)
+        name = rng.choice(world.workload.names)
         kind = rng.choices(("diff", "state", "list"), (80, 12, 8))[0]
         if kind == "state":
             return SimulatedRequest(

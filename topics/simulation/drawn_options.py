@@ -7,6 +7,7 @@ from typing import Final
 
 from topics.engine.checkpoint import SegmentRules
 from topics.host.cold.segment_stores import HotRules
+from topics.host.wal.archive import ArchiveRules
 from topics.kernel.limits import Limits
 from topics.simulation.machine import RunEnd
 from topics.store.opened import StoreOptions
@@ -26,8 +27,8 @@ _STEPS: Final = {
 }  # fmt: skip
 
 
-def draw_options(rng: random.Random) -> StoreOptions:
-    """WAL files, shards, syncs, segments and checkpoints."""
+def draw_options(rng: random.Random, *, keeps_logs: bool = False) -> StoreOptions:
+    """WAL files, shards, syncs, segments and checkpoints. `keeps_logs`: absorbed logs are archived."""
     first, largest, reserve = rng.choice(_SIZES)
     return StoreOptions(
         shards=rng.choice((None, 1, 2, 3)),
@@ -39,6 +40,7 @@ def draw_options(rng: random.Random) -> StoreOptions:
             records_max=rng.choice((5, 40)), bytes_max=rng.choice((2000, 65_536)), age_ms=60_000
         ),
         checkpoint_wal_bytes=rng.choice((1000, 20_000)),
+        archive=ArchiveRules() if keeps_logs else None,
         hot=HotRules(retain_segments=rng.choice((0, 1, 4))),
     )
 

@@ -15,12 +15,16 @@ import attrs
 import msgspec
 
 from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutMode, PutTopic
-from topics.kernel.config import TopicConfig
+from topics.kernel.config import TopicConfig, TopicType
 from topics.log.reads.diff import DiffQuery
 from topics.log.reads.match import Match
 from topics.testing.streams import MemoryEdge
 
 _PIECE_MAX: Final = 7
+_OF_QUEUES: Final = (
+    "type", "lease_ms", "leases_durable", "claim_jitter_ms", "max_in_flight", "max_in_flight_per_key", "max_deliveries",
+    "dead_letter", "retry_backoff", "rate_limit",
+)  # fmt: skip
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: (\d+)\r\n")
 
 
@@ -142,7 +146,7 @@ def request_of(command: Command) -> SimulatedRequest | None:
     match command:
         case Append():
             return SimulatedRequest(
-                method=b"POST", path=_path(command.topic, b"?return_seqs=true"), body=_write_body(command),
+                method=b"POST", path=_path(command.topic, b"?return_seqs=true"), body=write_body(command),
                 command=command, good=frozenset((200, 201, 404, 409, 422, 507, 400)),
             )  # fmt: skip
         case PutTopic():
@@ -153,7 +157,7 @@ def request_of(command: Command) -> SimulatedRequest | None:
                 method=b"PATCH" if merges else b"PUT",
                 path=_path(command.topic, b"?replace=false" if command.mode is PutMode.CREATE else b""),
                 body=json.dumps(config).encode(), command=command,
-                good=frozenset((200, 404, 409, 507) if merges else (200, 201, 409, 507)),
+                good=frozenset((200, 404, 409, 507) if merges else (200, 201, 400, 409, 507)),
             )  # fmt: skip
         case DeleteRecords():
             wanted: dict[str, Any] = {}
@@ -197,7 +201,8 @@ def request_of_read(query: DiffQuery, *, wait_ms: int, from_ts: int | None) -> S
 
 def config_fields(config: TopicConfig) -> Mapping[str, Any]:
     """What the workload draws of a config."""
-    return {
+    of_queue = config.echo() if config.type is TopicType.QUEUE else {}
+    return {name: of_queue[name] for name in _OF_QUEUES if name in of_queue} | {
         "durability": config.durability.value,
         "cap_records": config.cap_records,
         "cap_bytes": config.cap_bytes,
@@ -212,7 +217,7 @@ def accepted(match: Match | None, tag: str) -> bool:
     return match is None or match.accepts(tag.encode())
 
 
-def _write_body(command: Append) -> bytes:
+def write_body(command: Append) -> bytes:
     """Payloads as they are; everything else beside them."""
     columns = command.records
     records = []
@@ -222,9 +227,10 @@ def _write_body(command: Append) -> bytes:
             column = getattr(columns, name)
             if column is not None and column[i]:
                 members.append(b'"%b":%b' % (name.encode(), json.dumps(column[i].decode()).encode()))
-        ttl_ms = None if columns.ttl_ms is None else columns.ttl_ms[i]
-        if ttl_ms is not None:
-            members.append(b'"ttl_ms":%d' % ttl_ms)
+        for name in ("ttl_ms", "priority", "delay_ms"):
+            numbers = getattr(columns, name)
+            if numbers is not None and numbers[i] is not None:
+                members.append(b'"%b":%d' % (name.encode(), numbers[i]))
         records.append(b"{" + b",".join(members) + b"}")
     fields = [
         b'"records":[' + b",".join(records) + b"]",

@@ -39,10 +39,10 @@ from topics.engine.replies import (
     TopicState,
 )
 from topics.engine.tickets import Ticket
+from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Durability
 from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.simulation.claims import PerhapsGone, TopicClaims
-from topics.simulation.job_claims import DURABLE, Place
 from topics.simulation.machine import peek, restarted
 from topics.simulation.oracle import (
     Facts,
@@ -53,6 +53,7 @@ from topics.simulation.oracle import (
     facts,
     find_prefixes,
 )
+from topics.simulation.queues.job_claims import DURABLE, Place
 from topics.simulation.synced_bytes import SyncWatch
 from topics.testing.faults import DiskCall
 from topics.testing.simdisk import SimDisk
@@ -106,14 +107,30 @@ class Ledger:
         return [] if claims is None else list(claims.acked)
 
     def asking_of_jobs(self, engine: Engine, command: Command) -> None:
-        """Workers ask for the end of leases, or somebody for that of all jobs that nobody has."""
+        """Workers ask for the end of leases, somebody for that of all jobs that nobody has, or jobs go elsewhere."""
+        if isinstance(command, Append):
+            if command.moved:
+                self._moving(command.records, engine.now_ms())
+            return
         topic = engine.catalog.find(getattr(command, "topic", ""))
         if topic is None:
             return
-        if isinstance(command, Settle | Release):
+        if isinstance(command, Settle | Release | Redrive):
             self._claims(engine, topic.topic_id).jobs.asking(command)
         elif isinstance(command, Purge):
             self._claims(engine, topic.topic_id).jobs.purging(command)
+
+    def _moving(self, records: RecordColumns, now_ms: int) -> None:
+        """Records come to a topic out of another one, as they were there; their ids say which (queues 3)."""
+        for move_id, data in zip(records.dedup_id or (), records.data, strict=True):
+            topic_id, _, seq = map(int, move_id.split(b":")[1:])
+            claims = self.claims.get(topic_id)
+            if claims is None:
+                continue
+            claims.jobs.moving(seq, now_ms)
+            told = claims.acked.get(seq)
+            if told is not None and told.data != data:
+                raise PromiseBroken(f"seq {seq} was put as {told.data!r}, and goes elsewhere as {data!r}")
 
     def answered(self, engine: Engine, ticket: Ticket, acked_before: Iterable[int], *, asked_ms: int) -> None:
         """A ticket ended well: what its class promises holds now, and what it says agrees with what was said."""
@@ -139,7 +156,7 @@ class Ledger:
             claims.deleted(command, reply.head_seq, acked_before if same else (), place)
         elif isinstance(reply, JobsClaimed):
             assert isinstance(command, Claim)
-            claims.jobs.claimed(command.node, reply, command.lease_ms or config.lease_ms, place)
+            claims.jobs.claimed(command, reply, config, place)
         elif isinstance(reply, JobsSettled):
             assert isinstance(command, Settle | Release)
             claims.jobs.settled(command, reply, asked_ms, place)

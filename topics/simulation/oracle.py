@@ -8,6 +8,7 @@ topic lives on one shard; names and epochs belong to shard 0.
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -143,7 +144,7 @@ def _difference(
                 losses and wrong
             ):  # a recovery that was interrupted ended leases, and had no loss to tell of yet
                 if "jobs" in perhaps and not _check_ended_leases(perhaps, topic):
-                    wrong = difference({**perhaps, "jobs": topic["jobs"]}, topic, besides=_PLACES)
+                    wrong = difference({**perhaps, "jobs": topic["jobs"]}, topic, besides=_PLACES | {"moves"})
                 wrong = wrong and check_losses(perhaps, topic, machine_restarted=machine_restarted)
             if not wrong:
                 break
@@ -176,6 +177,8 @@ def difference(want: Facts, topic: Facts, besides: frozenset[str] = frozenset())
 
 
 _UNTIL = 4  # of a row of `jobs`
+_ENDED = [b"", 0, b"", b"restart"]  # the end of a row whose lease a start has ended
+_DEAD_LETTERED = 1  # of what comes before the rows
 _LOSS_FIELDS = frozenset(("head_seq", "base_seq", "lost", "evict_floor", "lost_ts", "reasons", "past"))
 
 
@@ -183,7 +186,7 @@ def check_losses(before: Facts, after: Facts, *, machine_restarted: bool) -> str
     """What a restart must have logged of a topic, and nothing else (semantics 2.6). Empty if it is so."""
     changed = {name for name in {**before, **after} if before.get(name) != after.get(name)} - _PLACES
     if "jobs" in changed:
-        changed.discard("jobs")
+        changed -= {"jobs", "moves"}
         if wrong := _check_ended_leases(before, after):
             return wrong
     if changed - _LOSS_FIELDS:
@@ -212,19 +215,31 @@ def check_losses(before: Facts, after: Facts, *, machine_restarted: bool) -> str
 
 
 def _check_ended_leases(before: Facts, after: Facts) -> str:
-    """All leases that were live ended together, unless they are durable; and nothing else of any job has changed."""
-    if before["config"]["leases_durable"]:
-        return f"recovery ended durable leases: {difference(before, after)}"
+    """All leases that were live ended together, unless they are durable; jobs that had all their deliveries may have
+    been given up, now that nobody has them; and nothing else of any job has changed.
+    """
+    config = before["config"]
+    most = config["max_deliveries"] if config["dead_letter"] else 0
     (*queue, rows), (*queue_now, rows_now) = before["jobs"], after["jobs"]
     if [row[0] for row in rows] != [row[0] for row in rows_now]:
         return difference(before, after)
-    ended_ms = max((now[_UNTIL] for was, now in zip(rows, rows_now, strict=True) if was != now), default=0)
-    for was, now in zip(rows, rows_now, strict=True):
+    pairs = list(zip(rows, rows_now, strict=True))
+    ended = [row for was, row in pairs if was[6:] != row[6:] == _ENDED]
+    ended_ms = max((row[_UNTIL] for row in ended), default=sys.maxsize)
+    given_up = []
+    for was, row in pairs:
         seq, moving, leased, deliveries, until = was[:5]
-        released = [seq, moving, False, deliveries, ended_ms, 0, b"", 0, b"", b"restart"]
-        if now != (released if leased and until >= ended_ms else was):
-            return f"topic {before['name']!r}: leases end at {ended_ms}, and {was!r} becomes {now!r}"
-    return "" if queue == queue_now else difference(before, after)
+        expected = was
+        if leased and until >= ended_ms and not config["leases_durable"]:
+            expected = [seq, moving, False, deliveries, ended_ms, 0, *_ENDED]
+        if most and deliveries >= most and row != was and row[1]:
+            given_up.append(seq)
+            expected = [seq, True, False, *expected[3:]]
+        if row != expected:
+            return f"topic {before['name']!r}: leases end at {ended_ms}, and {was!r} becomes {row!r}"
+    sent = [move[0] for move in after.get("moves", ()) if move not in before.get("moves", ())]
+    queue[_DEAD_LETTERED] += len(given_up)
+    return "" if (queue, given_up) == (queue_now, sent) else difference(before, after)
 
 
 def merged(ranges: list[tuple[int, int, str]], new: tuple[int, int, str]) -> list[tuple[int, int, str]]:

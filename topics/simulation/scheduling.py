@@ -14,6 +14,7 @@ import trio
 import trio._core._run as trio_run
 from trio.testing import MockClock
 
+from topics.simulation.oracle import PromiseBroken
 from topics.testing.clock import ManualClock
 
 T = TypeVar("T")
@@ -28,6 +29,22 @@ def run_seeded(main: Callable[[], Awaitable[T]], seed: int) -> T:
         return trio.run(main, clock=MockClock(autojump_threshold=0))
     finally:
         private.update(before)
+
+
+def innermost(group: BaseExceptionGroup) -> BaseException:
+    """The first error that is no group; a broken promise before any other."""
+    leaves: list[BaseException] = []
+    waiting: list[BaseException] = [group]
+    while waiting:
+        error = waiting.pop()
+        if isinstance(error, BaseExceptionGroup):
+            waiting += reversed(error.exceptions)
+        else:
+            leaves.append(error)
+    first = next((leaf for leaf in leaves if isinstance(leaf, PromiseBroken)), leaves[0])
+    for note in getattr(group, "__notes__", ()):
+        first.add_note(note)
+    return first
 
 
 class LoopClock(ManualClock):

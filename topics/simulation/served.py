@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from typing import Final, cast
 
@@ -19,9 +20,9 @@ import attrs
 import trio
 
 from topics.embed.aio.runtime import Runtime
-from topics.engine.commands import Append
-from topics.engine.tickets import Ticket
-from topics.host.cold.cold_tier import ColdTier
+from topics.engine.commands import Append, Claim, Settle
+from topics.engine.replies import JobsClaimed, JobsSettled
+from topics.engine.tickets import Stage, Ticket
 from topics.host.directory.layout import path_of
 from topics.host.segments.reading import Reader
 from topics.kernel.errors import Fatal, Rejected
@@ -29,6 +30,7 @@ from topics.kernel.ports import Disk
 from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.log.reads.frames import Extent, assemble
 from topics.server.api.message import Answer, Peer
+from topics.server.api.ops import OpCall
 from topics.server.api.resources.state import SiteOptions
 from topics.server.api.site import Admitted, Site
 from topics.server.api.table import route_table
@@ -39,9 +41,14 @@ from topics.simulation.client import SimulatedClient
 from topics.simulation.http_messages import SimulatedRequest, SimulatedResponse
 from topics.simulation.machine import COLD_FOLDER
 from topics.simulation.oracle import PromiseBroken
-from topics.simulation.scheduling import LoopClock, run_seeded
-from topics.simulation.simulated_threads import SeededThreads, watched
+from topics.simulation.queues.job_workload import JobWorkload
+from topics.simulation.queues.queue_history import check_queue_history
+from topics.simulation.queues.waiting_claims import check_waiting
+from topics.simulation.queues.wire_jobs import OverheardEdge, WireJobs
+from topics.simulation.scheduling import LoopClock, innermost, run_seeded
+from topics.simulation.simulated_threads import Doubtful, SeededThreads, watch_claims, watched
 from topics.simulation.wire_claims import WireClaims
+from topics.simulation.workload import Workload
 from topics.simulation.world import World, WorldReport
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import CAPACITY, SimDisk
@@ -49,9 +56,13 @@ from topics.testing.streams import MemoryEdge, edge_pair
 
 _WIRE: Final = WireOptions(head_s=2.0, idle_s=4.0, grace_s=2.0, byte_rate=1 << 20, now_s=lambda: 0.0)
 _DRAIN_S: Final = 10.0
+_BURY_S: Final = 10.0
 _PERFORMANCE: Final = re.compile(rb'"performance":\{[^}]*\}')
 _CLIENTS: Final = 7
 _TIDY: Final = 0.4
+_SERVED: Final[ContextVar[OverheardEdge | None]] = ContextVar(
+    "_SERVED", default=None
+)  # the connection of a task
 
 
 class SteadySite(Site):
@@ -61,6 +72,9 @@ class SteadySite(Site):
         answer = await super().answer(admitted, body, peer)
         answer.body = _PERFORMANCE.sub(b'"performance":{}', answer.held)
         return answer
+
+    def message(self, call: OpCall) -> bytes:
+        return _PERFORMANCE.sub(b'"performance":{}', super().message(call))
 
 
 class ServedWorld(World):
@@ -78,10 +92,13 @@ class ServedWorld(World):
         visits: int = 5,
         port: Callable[[SimDisk], Disk] | None = None,
         runtime: type[Runtime] = Runtime,
+        asking: type[Workload] = Workload,
     ) -> None:
-        super().__init__(seed, rounds=rounds, port=port)
+        super().__init__(seed, rounds=rounds, port=port, asking=asking)
         self.clock = LoopClock()
         self.wire = WireClaims(self.ledger)
+        self.wire_jobs = WireJobs(self.ledger)
+        self._askers: dict[int, OverheardEdge | None] = {}  # of claims, by ticket
         self.visits = visits
         self._runtime_type = runtime
         self._dead = False
@@ -108,6 +125,7 @@ class ServedWorld(World):
                 self._crash()
             self._open()
             self._read_everything()
+            check_queue_history(self.disk)
         except Exception as error:
             tail = "\n".join(list(self.lines)[-60:])
             error.add_note(
@@ -126,17 +144,25 @@ class ServedWorld(World):
         self.opened = watched(self.opened, self)
         self._dead, self._life = False, trio.CancelScope()
         self.wire.begin()
+        self.wire_jobs.begin()
+        self._askers.clear()
         threads = SeededThreads(self.random, self._die)
-        doubtful = cast(Reader, Doubtful(self.opened.reader, self))
+        doubtful = cast(Reader, Doubtful(self.opened.reader, self.random))
         self.runtime = self._runtime_type(attrs.evolve(self.opened, reader=doubtful), threads=threads)
+        watch_claims(self.runtime.claims, lambda ticket: self._askers.update({id(ticket): _SERVED.get()}))
         self.site = SteadySite(route_table(), SiteOptions(limits=self._options.limits))
         if end == "crash":
             self.disk.crash_at(self.random.randrange(80), self.random.choice(list(Landed)))
         try:
-            with self._life:
-                await self._live(end)
+            async with trio.open_nursery() as grave:
+                grave.start_soon(self._bury)
+                with self._life:
+                    await self._live(end)
+                grave.cancel_scope.cancel()
         except* SimCrash:
             self._dead = True  # in a call on the loop, which told nobody
+        if self._dead:
+            self._tell_the_end()
         self._check_end(clean=not self._dead)
         if not self._dead:
             self.counts["clean ends"] += 1
@@ -167,6 +193,8 @@ class ServedWorld(World):
         """Time that jumps, errors of the disk, a disk that fills."""
         while True:
             await trio.sleep(self.random.choice((0.01, 0.05, 0.3)))
+            with self._checking():
+                check_waiting(self.engine, [ticket for ticket, _, _ in self.asked.values()])
             kind = self.random.choices(("time", "fault", "space", "nothing"), (10, 1.5, 2, 20))[0]
             if kind == "time":
                 self._pass_time()
@@ -200,6 +228,20 @@ class ServedWorld(World):
         self._dead = True
         self._life.cancel()
 
+    async def _bury(self) -> None:
+        """A claim that has jobs is waited for to its end, and in a process that has died it has none."""
+        while not self.disk.down:  # noqa: ASYNC110 -- a disk tells nobody
+            await trio.sleep(_BURY_S)
+        await trio.sleep(_BURY_S)  # whoever was at the disk has met the crash
+        self._tell_the_end()
+
+    def _tell_the_end(self) -> None:
+        for ticket, _, _ in list(self.asked.values()):
+            if ticket.waiter is not None and ticket.stage is Stage.PENDING:
+                ticket.error = Fatal("the process has died")
+                ticket.move(Stage.DONE)
+                ticket.waiter()
+
     async def _let_go(self) -> None:
         """As the listener does it: idle connections end, busy ones behind their answer, the rest by force."""
         self._note("drain")
@@ -220,11 +262,12 @@ class ServedWorld(World):
         if self.site.draining:
             return None
         ours, theirs = edge_pair(self.random.choice((64, 1024, 1 << 16)))
-        self._server.start_soon(self._serve, theirs)
+        self._server.start_soon(self._serve, OverheardEdge(theirs))
         return ours
 
-    async def _serve(self, edge: MemoryEdge) -> None:
+    async def _serve(self, edge: OverheardEdge) -> None:
         connection = WireConnection(edge, self.site, options=_WIRE)
+        _SERVED.set(edge)
         self._open_connections[connection] = edge
         try:
             await connection.serve()
@@ -232,14 +275,25 @@ class ServedWorld(World):
             del self._open_connections[connection]
             self._one_less.set()
             self._one_less = trio.Event()
+            if not self._dead:
+                with self._checking():
+                    self.wire_jobs.ended(edge, self.engine.now_ms())
 
     def heard(self, request: SimulatedRequest, response: SimulatedResponse) -> None:
         """A client has read a whole answer."""
         self._note(f"heard {response.text[:200]!r}")
         self.counts["heard"] += 1
         self.counts[f"status {response.status}"] += 1
-        if not self._dead:
-            self.wire.answered(request, response)
+        if self._dead:
+            return
+        self.wire.answered(request, response)
+        command = request.command
+        if isinstance(command, Claim) and response.status == 200 and "claimed" in response.fields:
+            assert isinstance(self.workload, JobWorkload)
+            for node, seq, lease in self.wire_jobs.heard_claimed(command, response):
+                self.workload.leased(command.topic, node, seq, lease)
+        elif isinstance(command, Settle) and response.status == 200:
+            self.wire_jobs.heard_settled(command, response.fields)
 
     def epoch_of(self, name: str) -> int:
         try:
@@ -264,14 +318,20 @@ class ServedWorld(World):
 
     def _end(self, ticket: Ticket) -> None:
         _, asked_ms, acked = self.asked.pop(id(ticket), (ticket, 0, []))
+        edge = self._askers.pop(id(ticket), None)
         if ticket.error is not None:
             self.ledger.ended_badly(ticket)
             return
         self._note(f"answered {ticket.result()!r:.160}")
         self.counts["answers"] += 1
         self.ledger.answered(self.engine, ticket, acked, asked_ms=asked_ms)
-        if isinstance(ticket.command, Append):
-            self.wire.told(ticket.command, ticket.result())
+        command, reply = ticket.command, ticket.result()
+        if isinstance(command, Append) and not command.moved:
+            self.wire.told(command, reply)
+        elif isinstance(command, Claim) and isinstance(reply, JobsClaimed):
+            self.wire_jobs.granted(command, reply, edge)
+        elif isinstance(command, Settle) and isinstance(reply, JobsSettled):
+            self.wire_jobs.settled(command, reply)
 
     def planned(self, query: DiffQuery, plan: DiffPlan) -> None:
         """A page is decided: at this instant it is held against everything that was promised."""
@@ -338,43 +398,3 @@ class ServedWorld(World):
             with suppress(Rejected):
                 heads[name] = self.engine.topic_state(name).head_seq
         return heads
-
-
-def innermost(group: BaseExceptionGroup) -> BaseException:
-    """The first error that is no group; a broken promise before any other."""
-    leaves: list[BaseException] = []
-    waiting: list[BaseException] = [group]
-    while waiting:
-        error = waiting.pop()
-        if isinstance(error, BaseExceptionGroup):
-            waiting += reversed(error.exceptions)
-        else:
-            leaves.append(error)
-    first = next((leaf for leaf in leaves if isinstance(leaf, PromiseBroken)), leaves[0])
-    for note in getattr(group, "__notes__", ()):
-        first.add_note(note)
-    return first
-
-
-@attrs.frozen
-class Doubtful:
-    """A reader that says of half of what is at hand in memory that it is not, so that both ways are gone."""
-
-    reader: Reader
-    world: World
-
-    @property
-    def cold(self) -> ColdTier | None:
-        return self.reader.cold
-
-    def is_cold(self, extent: Extent) -> bool:
-        return self.reader.is_cold(extent)
-
-    def read(self, extent: Extent) -> bytes:
-        return self.reader.read(extent)
-
-    def read_hot(self, extent: Extent) -> bytes:
-        return self.reader.read_hot(extent)
-
-    def nowait(self, extent: Extent) -> bytes | None:
-        return None if self.world.random.random() < 0.5 else self.reader.nowait(extent)

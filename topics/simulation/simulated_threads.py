@@ -17,14 +17,18 @@ import attrs
 import msgspec
 import trio
 
+from topics.embed.aio.claims import Claims
 from topics.embed.aio.thread import Threads
-from topics.engine.commands import Append, Command, DeleteRecords
+from topics.engine.commands import Append, Claim, Command, DeleteRecords
 from topics.engine.engine import Engine
 from topics.engine.state import Effects
 from topics.engine.tickets import Ticket
+from topics.host.cold.cold_tier import ColdTier
+from topics.host.segments.reading import Reader
 from topics.kernel.columns import RecordColumns
 from topics.kernel.limits import INLINE_BYTES_MAX
 from topics.log.reads.diff import DiffPlan, DiffQuery
+from topics.log.reads.frames import Extent
 from topics.simulation.ledger import Ledger
 from topics.simulation.shard_stepper import WatchedWriter
 from topics.store.opened import Opened
@@ -112,6 +116,7 @@ class WatchedEngine(Engine):
     def propose(self, command: Command, *, sync: bool = False) -> Ticket:
         watcher = self._watcher
         acked = watcher.ledger.asking(self, command) if isinstance(command, DeleteRecords) else []
+        watcher.ledger.asking_of_jobs(self, command)
         asked_ms = self.now_ms()
         if isinstance(command, Append):  # the server lets go of the records of its own
             command = msgspec.structs.replace(command, records=copy.copy(command.records))
@@ -120,6 +125,12 @@ class WatchedEngine(Engine):
             self._records[id(ticket)] = copy.copy(command.records)
         watcher.asked_for(ticket, asked_ms, acked)
         return ticket
+
+    def propose_all(self, tickets: Sequence[Ticket]) -> None:
+        asked_ms = self.now_ms()
+        for ticket in tickets:
+            self._watcher.asked_for(ticket, asked_ms, ())
+        super().propose_all(tickets)
 
     def take_effects(self) -> Effects:
         effects = super().take_effects()
@@ -137,6 +148,24 @@ class WatchedEngine(Engine):
         return plan
 
 
+class WatchedClaims(Claims):
+    """A runtime's claims, of which somebody is told while the task runs that claims."""
+
+    began: Callable[[Ticket], None]
+
+    def begin(self, command: Claim, ended: Callable[[Ticket], None]) -> Ticket:
+        ticket = super().begin(command, ended)
+        self.began(ticket)
+        return ticket
+
+
+def watch_claims(claims: Claims, began: Callable[[Ticket], None]) -> None:
+    """They stay the object that all parts of the runtime have."""
+    claims.__class__ = WatchedClaims
+    assert isinstance(claims, WatchedClaims)
+    claims.began = began
+
+
 def watched(opened: Opened, watcher: Watcher) -> Opened:
     """The same store, under watch."""
     engine = WatchedEngine(opened.engine, watcher)
@@ -144,3 +173,27 @@ def watched(opened: Opened, watcher: Watcher) -> Opened:
     for writer in writers:
         writer.engine = engine
     return attrs.evolve(opened, engine=engine, writers=writers)
+
+
+@attrs.frozen
+class Doubtful:
+    """A reader that says of half of what is at hand in memory that it is not, so that both ways are gone."""
+
+    reader: Reader
+    random: random.Random
+
+    @property
+    def cold(self) -> ColdTier | None:
+        return self.reader.cold
+
+    def is_cold(self, extent: Extent) -> bool:
+        return self.reader.is_cold(extent)
+
+    def read(self, extent: Extent) -> bytes:
+        return self.reader.read(extent)
+
+    def read_hot(self, extent: Extent) -> bytes:
+        return self.reader.read_hot(extent)
+
+    def nowait(self, extent: Extent) -> bytes | None:
+        return None if self.random.random() < 0.5 else self.reader.nowait(extent)

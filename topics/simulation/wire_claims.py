@@ -62,6 +62,9 @@ class WireClaims:
                 raise PromiseBroken(f"seqs out of order: {response.text[:300]!r}")
         elif request.query is not None:
             self._page(request.query, response)
+        elif (counts := response.fields.get("queue")) is not None:
+            if sum(counts[name] for name in ("ready", "in_flight", "delayed")) != response.fields["count"]:
+                raise PromiseBroken(f"the jobs do not add up: {response.text[:400]!r}")
 
     def _refused(self, request: SimulatedRequest, response: SimulatedResponse) -> None:
         """Nothing of it may ever be read, unless the code says that nobody knows what became of it."""

@@ -34,7 +34,12 @@ _KEYS_KEPT = 24
 
 
 class Workload:
-    """Draws commands and reads."""
+    """Draws commands and reads. `names`: the topics that clients may know of; `keeps_logs`: absorbed logs are archived,
+    so that all of them can be looked at.
+    """
+
+    names: tuple[str, ...] = NAMES
+    keeps_logs = False
 
     def __init__(self, rng: random.Random) -> None:
         self._random = rng

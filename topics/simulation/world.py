@@ -29,8 +29,9 @@ from topics.simulation.drawn_options import FAULTS, draw_end, draw_options, draw
 from topics.simulation.ledger import Ledger
 from topics.simulation.machine import RunEnd, cold_folder, end_as, may_lose_pages, open_simulated
 from topics.simulation.oracle import PromiseBroken, check_losses, facts
+from topics.simulation.queues.queue_history import check_queue_history
 from topics.simulation.shard_stepper import BatchStage, ShardStepper, WatchedWriter
-from topics.simulation.workload import NAMES, Workload
+from topics.simulation.workload import Workload
 from topics.store.opened import Opened
 from topics.store.reading import read_page
 from topics.testing.clock import ManualClock
@@ -73,7 +74,7 @@ class World:
         self.lines: deque[str] = deque(maxlen=_TRACE_KEPT)
         self._trace = xxhash.xxh3_128()
         self._rounds, self._steps = rounds, steps
-        self._options = draw_options(self.random)
+        self._options = draw_options(self.random, keeps_logs=asking.keeps_logs)
         self.workload = asking(self.random)
         self.opened: Opened | None = None
         self.pens: list[ShardStepper] = []
@@ -89,6 +90,7 @@ class World:
                 self._round()
             self._open()
             self._read_everything()
+            check_queue_history(self.disk)
         except Exception as error:
             tail = "\n".join(list(self.lines)[-60:])
             error.add_note(f"World(seed={self.seed}, rounds={self._rounds}, steps={self._steps})\n{tail}")
@@ -226,7 +228,7 @@ class World:
             case "write":
                 self._advance(self.random.choice(self.pens))
             case "read":
-                self._read(self.random.choice(NAMES))
+                self._read(self.random.choice(self.workload.names))
             case "time":
                 self._pass_time()
             case "tick":
@@ -289,7 +291,7 @@ class World:
         """Nothing of a refused write may ever be read."""
         self.counts[f"refused {refused.code}"] += 1
         self._note(f"refused {refused.code}")
-        if isinstance(command, Append) and command.idempotency_key is None:
+        if isinstance(command, Append) and command.idempotency_key is None and not command.moved:
             self.ledger.refused.update(command.records.data)
 
     def _advance(self, pen: ShardStepper) -> None:

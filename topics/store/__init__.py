@@ -8,6 +8,7 @@ command, a wait. Threads (`embed`), Trio tasks (`server`), a simulation and a st
     background  checkpoints and the work between them: one at a time, failures counted, tried again
     moving      an order: records of one topic are read and appended to another
     reading     one page: plan, fetch, plan again; and the rule by which bytes that are not there are damage
+    records     pages of records in an order of their own, as many of the first as fit
     opened      how a store runs, and what it is made of
     damages     what is known to be damaged in it
     viewing     a directory as it is, only to be read: nobody who writes is imported

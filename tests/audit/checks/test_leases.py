@@ -10,6 +10,7 @@ from topics.audit.checks.leases import DELIVERIES, LEASES, LETTERS, ORDER, Place
 from topics.codec.log.control import ConfigUpdate, TopicCreate
 from topics.codec.log.frame import Run
 from topics.codec.log.leases import Acked, Claimed, Extended, Grant, LeaseEvent, Moved, Released
+from topics.engine.commands import Release
 from topics.kernel.config import parse_config, stored_config
 
 PLACE = Place("wal", 0)
@@ -22,7 +23,7 @@ def numbers(*values):
 
 def found(items, topic_id=1):
     """What is wrong with the events among the items of a log: (check, seq)."""
-    history, wrong = QueueHistory(topic_id, whole=True, config=parse_config(QUEUE)), []
+    history, wrong = QueueHistory(topic_id, "q", whole=True, config=parse_config(QUEUE)), []
     for item in items:
         if item.topic_id != topic_id:
             continue
@@ -51,6 +52,10 @@ def test_what_an_engine_writes_follows_from_itself():
             q.ack(job.seq)
         q.passes(700)
         q.move()
+        unsent = [(job.seq, (job.nonce, job.counter)) for job in taken[2:]]
+        if unsent:
+            seqs, leases = zip(*unsent, strict=True)
+            q.do(Release(topic="q", seqs=seqs, leases=leases, was_sent=False))
     q.begin(q.replay())
     q.engine.resume(machine_restarted=False)
     q.run()
@@ -104,7 +109,7 @@ KEYED = {"type": "queue", "max_in_flight_per_key": 1, "max_deliveries": 1, "dead
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 def test_what_no_engine_writes(what, events, wrong):
-    history = QueueHistory(1, whole=True, config=parse_config(KEYED))
+    history = QueueHistory(1, "q", whole=True, config=parse_config(KEYED))
     history.configured(parse_config(KEYED))
     run = Run(topic_id=1, seq_start=1, ts=0, lengths=numbers(1, 1, 1, 1), sizes=numbers(1, 1, 1, 1))
     run.keys = [b"", b"", b"k", b"k"]
@@ -114,6 +119,34 @@ def test_what_no_engine_writes(what, events, wrong):
 
 
 def test_a_log_that_begins_in_the_middle_blames_nobody():
-    history = QueueHistory(1, whole=False, config=parse_config(QUEUE))
+    history = QueueHistory(1, "q", whole=False, config=parse_config(QUEUE))
     for event in (Acked(b"w", numbers(1), numbers(1)), Moved(numbers(2))):
         assert list(history.happened(event, 5, PLACE)) == []
+
+
+def test_behind_a_hole_the_limits_are_those_of_now_unless_they_are_told():
+    """And of what nobody was given it is not known any more whether it was counted."""
+    history = QueueHistory(1, "q", whole=True, config=parse_config({**KEYED, "max_deliveries": 2}))
+    history.configured(parse_config({**KEYED, "max_deliveries": 1}))
+    history.lost_sight()
+    for ts, first in ((100, 1), (5000, 2), (9000, 3)):
+        claim = Claimed(7, first, (Grant(b"w", ts + 1, 1),), numbers(1))
+        assert list(history.happened(claim, ts, PLACE)) == []
+    assert [check for _, check, _, _ in history.unsure] == [DELIVERIES]
+    history.lost_sight()
+    claim = Claimed(7, 4, (Grant(b"w", 20_001, 1),), numbers(1))
+    assert list(history.happened(claim, 20_000, PLACE)) == []
+    assert history.unsure == []
+
+
+def test_what_nobody_was_given_was_not_delivered():
+    history, config = (
+        QueueHistory(1, "q", whole=True, config=parse_config(QUEUE)),
+        {**KEYED, "max_deliveries": 1},
+    )
+    history.configured(parse_config(config))
+    for ts, first in ((10, 1), (20, 2)):
+        claim = Claimed(7, first, (Grant(b"w", 900, 1),), numbers(1))
+        taken_back = Released(b"", b"", numbers(1), numbers(first), numbers(ts))
+        for event in (claim, taken_back):
+            assert list(history.happened(event, ts, PLACE)) == []

@@ -102,7 +102,8 @@ class Life:
         some = self.rng.sample(self.held, min(3, len(self.held)))
         if some:
             leases = [lease for _, _, lease in some]
-            self.scene.run(Release(topic="q", seqs=[seq for _, seq, _ in some], leases=leases))
+            seqs, was_sent = [seq for _, seq, _ in some], self.rng.random() < 0.5
+            self.scene.run(Release(topic="q", seqs=seqs, leases=leases, was_sent=was_sent))
 
     def wait(self):
         self.scene.clock.advance(self.rng.choice([1, 300, 1001]))

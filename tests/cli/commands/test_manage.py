@@ -91,7 +91,7 @@ def test_rm_asks_and_takes_all_or_none(call: Call) -> None:
     call("put", "t", stdin=b"1\n")
 
     assert call("rm", "t").code == 2
-    assert "say --yes" in call("rm", "t").err
+    assert "so rm cannot ask: pass --yes to delete 't'" in call("rm", "t").err
     assert call("rm", "t", "nope", "--yes").code == 1
     assert call("rm", "t", "--yes", "--if-empty").code == 1
     assert call("ls", "--json").lines[0]["topic"] == "t"
@@ -113,7 +113,7 @@ def test_rm_asks_and_takes_all_or_none(call: Call) -> None:
         (("configure", "t", "type=queue"), 1, "never changes"),
         (("create", "u", "type=heap"), 2, "config.type: must be one of 'log', 'queue'"),
         (
-            ("create", "u", "dead_letter=u"),
+            ("create", "u", "type=queue", "dead_letter=u"),
             2,
             "config.dead_letter: must name another topic: 'u' is this topic itself",
         ),

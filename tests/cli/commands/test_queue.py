@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +29,7 @@ def at(request: pytest.FixtureRequest, call: Call) -> Call:
     return lambda *arguments, **given: call("--url", server.url, *arguments, **given)
 
 
-@pytest.mark.rule("Q4.13", "Q4.15", "Q4.16")
+@pytest.mark.rule("Q4.13", "Q4.15", "Q4.16", "O2.9")
 def test_a_queue_is_looked_at_paused_and_emptied(at: Call) -> None:
     at("create", "q", "type=queue", "dead_letter=dead", "max_deliveries=9")
     at("create", "log")
@@ -63,10 +65,77 @@ def test_a_queue_is_looked_at_paused_and_emptied(at: Call) -> None:
     assert at("work", "q", "--until-empty", "--json", "--", "true").out == b""
     assert at("queue", "resume", "q", "--json").lines == [{"topic": "q", "paused": False}]
 
+    asked = at("queue", "purge", "q").err
+    assert "so purge cannot ask: pass --yes to delete the jobs of 'q'" in asked
     assert (at("queue", "purge", "q").code, at("queue", "purge", "q", "--yes", "--json").lines) == (
         2, [{"topic": "q", "purged": 4}],
     )  # fmt: skip
     assert at("queue", "drain", "q").text == "q: drained\n"
+
+
+@pytest.mark.rule("O2.28")
+def test_jobs_are_done_by_hand_in_calls_of_their_own(at: Call) -> None:
+    at("create", "q", "type=queue", "leases_durable=true", "durability=fsync", "lease_ms=60000")
+    at("put", "q", stdin=b'{"a": 1}\n2\n3\n4\n')
+
+    seq, lease, data = at("queue", "claim", "q").text.split(maxsplit=2)
+    assert (seq, lease[:6], data) == ("1", "lease_", '{"a": 1}\n')
+    jobs = at("queue", "claim", "q", "--max", "2", "--lease", "10s", "--json").lines
+    assert [(job["$seq"], job["data"], job["deliveries"], job["priority"]) for job in jobs] == [
+        (2, 2, 1, 0), (3, 3, 1, 0),
+    ]  # fmt: skip
+    told = at("queue", "peek", "q", "--state", "in_flight", "--json").lines
+    assert [job["deadline"] for job in told[1:]] == [job["deadline"] for job in jobs]
+    assert {job["node"] for job in told} == {f"cli-{getpass.getuser()}@{socket.gethostname()}"}
+
+    (extended,) = at("queue", "extend", "q", "2", "--lease", "1h", "--json").lines
+    assert (extended["extended"], extended["skipped"]) == ([2], [])
+    assert extended["deadline"] > jobs[0]["deadline"]
+    assert " until 2" in at("queue", "extend", "q", "2", "--lease", "1h").text
+    nacked = at("queue", "nack", "q", "2", "3", "--delay", "1h", "--reason", "no paper")
+    assert (nacked.code, nacked.text) == (0, "q: 2 jobs nacked\n")
+    delayed = at("queue", "peek", "q", "--state", "delayed", "--json").lines
+    assert {(job["$seq"], job["reason"]) for job in delayed} == {(2, "no paper"), (3, "no paper")}
+
+    assert at("queue", "ack", "q", "1", "--node", "other").code == 1
+    assert at("queue", "ack", "q", "1", "--lease-id", jobs[0]["lease_id"]).code == 1
+    some = at("queue", "ack", "q", "1", "3", "77")
+    assert (some.code, some.text) == (1, "q: 1 job acked\n")
+    assert "q: skipped 3, 77: cli-" in some.err
+    assert at("queue", "claim", "q", "--json", "--node", "w").lines[0]["$seq"] == 4
+    rows = at("queue", "ack", "q", "3", "4", "--node", "w", "--json")
+    assert (rows.code, rows.err, rows.lines) == (1, "", [{"topic": "q", "acked": [4], "skipped": [3]}])
+    none = at("queue", "claim", "q", "--wait", "1ms")
+    assert (none.code, none.out, "no job is ready" in none.err) == (0, b"", True)
+
+
+def test_a_lease_that_would_end_with_the_command_is_not_taken(call: Call) -> None:
+    call("create", "q", "type=queue")
+    call("put", "q", stdin=b"1\n")
+    answer = call("queue", "claim", "q")
+    assert (answer.code, answer.out) == (1, b"")
+    assert "topics configure q leases_durable=true" in answer.err
+    assert call("queue", "peek", "q", "--json").lines[0]["deliveries"] == 0
+    assert call("configure", "q", "leases_durable=true").code == 0
+    assert call("queue", "claim", "q", "--json").lines[0]["deliveries"] == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (("claim", "q", "--lease", "1ms"), "--lease: must be from 100ms"),
+        (("claim", "q", "--wait", "soon"), "--wait: 'soon' is not a number"),
+        (("claim", "q", "--node", "n" * 200), "--node: 200 bytes are more"),
+        (("ack", "q"), "Missing argument 'SEQ"),
+        (("ack", "q", "1", "2", "--lease-id", ""), "--lease-id: must have one for each of the 2 seqs, not 1"),
+        (("nack", "q", "1", "--reason", "r" * 2000), "--reason: 2000 bytes are more"),
+        (("extend", "q", "1"), "Missing option '--lease'"),
+    ],
+)
+def test_a_bad_flag_is_named(call: Call, flags: tuple[str, ...], why: str) -> None:
+    call("create", "q", "type=queue", "leases_durable=true")
+    answer = call("queue", *flags)
+    assert (answer.code, why in answer.err) == (2, True), answer.err
 
 
 @pytest.mark.rule("Q4.14")
@@ -94,7 +163,7 @@ def test_dead_letters_are_put_back(at: Call) -> None:
 
 def test_what_is_no_queue_is_refused_in_one_line(at: Call) -> None:
     at("create", "t")
-    for command in ("stats", "peek", "pause", "resume", "purge", "drain", "redrive"):
+    for command in ("stats", "peek", "pause", "resume", "purge", "drain", "redrive", "claim"):
         answer = at("queue", command, "t", *(["--yes"] if command == "purge" else []))
         assert (answer.code, answer.out, len(answer.err.splitlines())) == (1, b"", 1)
         assert "topic 't' is a log; only a queue has jobs" in answer.err, command

@@ -45,6 +45,7 @@ def script(path: pathlib.Path, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.rule("O2.9")
 @pytest.mark.parametrize("where", ["directory", "server"])
 def test_a_command_has_the_payload_and_its_end_settles_the_job(
     call: Call, server: PrivateServer, where: str, capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path

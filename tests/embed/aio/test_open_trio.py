@@ -221,3 +221,14 @@ async def test_a_topic_whose_records_have_expired_is_empty_to_who_deletes_it(tmp
         await topic.put(1)
         clock.advance(5000)
         assert await store.delete("t", if_empty=True) is True
+
+
+async def test_a_claim_is_bounded_by_what_its_jobs_are_unfolded(tmp_path: Path) -> None:
+    async with topics.open_trio(tmp_path) as store:
+        await store.create("q", type="queue", compression="gzip")
+        queue = store.queue("q", node="w")
+        for priority in (0, 0, 0, 9):
+            await queue.put("0" * 4000, priority=priority)
+        assert [job.seq for job in await queue.claim(9, max_bytes=9000)] == [4, 1]
+        again = await queue.claim(9, wait_ms=30_000)
+        assert [(job.seq, job.deliveries) for job in again] == [(2, 1), (3, 1)]

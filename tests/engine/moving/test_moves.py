@@ -13,8 +13,10 @@ from topics.codec.log.control import Control
 from topics.codec.log.leases import DeadLettered, Moved
 from topics.engine.commands import PutTopic
 from topics.engine.verify import digest
+from topics.host.checkpoint.steps import Blocking
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import MOVE_RETRY_MS, MOVES_INTO_TOPIC_MAX
+from topics.store.moving import moving
 
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
 
@@ -24,9 +26,10 @@ def meta_of(record):
 
 
 def begun(*datas, shards=1, **fields):
-    """A mover with the topic "t" in it."""
+    """A mover with the topic "t" in it, and the one to which its dead letters go."""
     mover = Mover(shards=shards)
     mover.put("t", **fields)
+    mover.put("dlq", **fields)
     if datas:
         mover.append(*datas)
     return mover
@@ -43,7 +46,10 @@ def events(mover):
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("durability", CLASSES)
 def test_a_record_goes_with_all_it_has_and_says_where_it_was(durability, shards):
-    mover = begun(shards=shards, durability=durability)
+    mover = begun(shards=shards)
+    mover.drop()
+    mover.put("u")
+    mover.put("t", durability=durability)  # its epoch is not its id
     mover.append(1, 2, 3, tag=[b"red", b"", b""], key=[b"k", b"", b""], node=[b"n", b"", b""])
     mover.append(b"\x00", meta=b'{"a":"b"}', content_type=b"text/plain")
 
@@ -54,6 +60,8 @@ def test_a_record_goes_with_all_it_has_and_says_where_it_was(durability, shards)
     one, other = mover.read("dlq")[1]
     assert (one.data, one.tag, one.key, one.node) == (b"1", b"red", b"k", b"n")
     assert (other.data, other.content_type) == (b"\x00", b"text/plain")
+    assert (mover.topic().topic_id, mover.topic().epoch) == (4, 2)
+    assert [record.dedup_id for record in (one, other)] == [b"dl:4:2:1", b"dl:4:2:4"]
     assert meta_of(other) == {
         "a": "b",
         "$dead_letter_from": "t",
@@ -62,10 +70,10 @@ def test_a_record_goes_with_all_it_has_and_says_where_it_was(durability, shards)
         "$dead_letter_reason": "gone wrong",
         "$dead_letter_ts": str(T0),
     }
-    assert mover.state("dlq").config == config(durability=durability)
     assert mover.engine.moves.blocked == 0
 
 
+@pytest.mark.rule("Q3.6")
 @pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
 def test_each_half_is_later_than_the_one_before_and_replays_to_the_same(durability):
     mover = begun(1, 2, shards=3, durability=durability)
@@ -78,7 +86,7 @@ def test_each_half_is_later_than_the_one_before_and_replays_to_the_same(durabili
     assert digest(mover.replay()) == digest(mover.engine.catalog)
 
 
-@pytest.mark.rule("Q3.6")
+@pytest.mark.rule("Q3.6", "S2.25")
 def test_nothing_of_it_is_before_the_intent_is_synced():
     mover = begun(1, durability="disk")
     mover.begin_moves("t", [1], "dlq")
@@ -95,6 +103,7 @@ def test_nothing_of_it_is_before_the_intent_is_synced():
 
 def test_what_is_on_its_way_is_not_sent_again():
     mover = begun(1, 2, 3)
+    mover.put("other")
     assert mover.begin_moves("t", [1, 2, 2], "dlq") == [1, 2]
     assert mover.begin_moves("t", [2, 3, 9], "other") == [3]
     mover.run()
@@ -142,6 +151,7 @@ def test_the_more_often_it_fails_the_longer_it_rests():
     assert len(rests) >= 3
 
 
+@pytest.mark.rule("Q3.12")
 def test_a_thousand_are_under_way_at_most():
     mover = begun(*range(700))
     mover.put("u")
@@ -187,12 +197,13 @@ def test_a_move_ends_with_its_record(end):
     assert digest(mover.replay()) == digest(mover.engine.catalog)
     mover.carry_out(order)
     mover.move(ms=9)
-    assert (mover.topic("dlq") is None) if end == "ttl" else (mover.datas("dlq") == [b"2"])
+    assert mover.datas("dlq") == ([] if end == "ttl" else [b"2"])
     assert mover.datas() == []
     mover.move()
     assert not mover.engine.state.moves
 
 
+@pytest.mark.rule("Q3.13")
 def test_provenance_and_payload_may_be_above_every_limit():
     mover = begun(b'"' + b"x" * 5000 + b'"')
     mover.put("dlq", max_record_bytes=10)
@@ -204,6 +215,7 @@ def test_provenance_and_payload_may_be_above_every_limit():
     assert mover.datas() == []
 
 
+@pytest.mark.rule("Q4.14")
 def test_a_redriven_record_keeps_the_provenance_it_came_with():
     mover = begun()
     mover.put("q", type="queue")
@@ -222,13 +234,19 @@ def test_a_redriven_record_keeps_the_provenance_it_came_with():
     assert mover.topic("q").jobs.dead_lettered == 1
 
 
-def test_a_redrive_makes_no_topic():
+@pytest.mark.rule("Q3.9")
+@pytest.mark.parametrize("reason", [b"redrive", b"failed"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_move_makes_no_topic(reason, restarts):
     mover = begun(1)
-    mover.begin_moves("t", [1], "q", b"redrive")
+    mover.begin_moves("t", [1], "q", reason)
     mover.move()
+    if restarts:
+        mover.restart(machine_restarted=False)
+        mover.move()
 
     assert mover.topic("q") is None
-    assert mover.engine.moves.blocked == 1
+    assert (mover.engine.moves.blocked, mover.datas()) == (1, [b"1"])
     mover.put("q", type="queue")
     mover.move(ms=9 * MOVE_RETRY_MS)
     assert mover.datas("q") == [b"1"]
@@ -255,7 +273,7 @@ def test_a_repeat_is_told_by_an_id_that_no_window_ends():
     assert mover.do(again).duplicates == 1
 
 
-@pytest.mark.rule("Q3.8")
+@pytest.mark.rule("Q3.8", "T4.33")
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("machine_restarted", [False, True])
 @pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
@@ -276,6 +294,66 @@ def test_a_restart_finishes_it_wherever_it_was(stop_before, durability, machine_
     mover.move()
     assert (mover.datas(), mover.datas("dlq")) == ([b"2"], [b"1", b"3"])
     assert digest(mover.replay()) == digest(mover.engine.catalog)
+
+
+@pytest.mark.rule("Q3.8", "T4.33")
+@pytest.mark.parametrize("shards", [1, 3])
+def test_of_what_had_arrived_only_in_part_the_rest_arrives_too(shards):
+    mover = begun(1, 2, 3, shards=shards)
+    mover.begin_moves("t", [1], "dlq")
+    mover.run()
+    mover.clock.advance(1)
+    mover.engine.tick()
+    mover.carry_out(mover.engine.moves.take(), stop_before="end")
+    mover.begin_moves("t", [3], "dlq")
+    mover.run()
+    mover.restart(machine_restarted=False)
+    mover.move()
+
+    assert (mover.datas(), mover.datas("dlq")) == ([b"2"], [b"1", b"3"])
+
+
+@pytest.mark.rule("Q3.6")
+def test_what_has_arrived_and_is_not_synced_stays_here_too():
+    mover = begun(1, shards=3)
+    mover.put("dlq")
+    shard = mover.lanes()["dlq"].shard
+    assert shard != mover.lanes()["t"].shard
+    mover.begin_moves("t", [1], "dlq")
+    mover.run()
+    mover.clock.advance(1)
+    mover.engine.tick()
+    order = mover.engine.moves.take()
+    steps = moving(mover.engine, mover.read_extent, order)
+    while isinstance(step := next(steps), Blocking):
+        step.call()
+    mover.propose(step.command, sync=True)
+    mover.take(shard)
+    mover.write(shard)
+    assert mover.datas("dlq") == [b"1"]  # it is there, and a power cut would take it
+    mover.engine.moves.failed(order, None)
+    mover.clock.advance(2 * MOVE_RETRY_MS)
+    mover.engine.tick()
+
+    assert mover.engine.moves.waiting  # it is ordered again
+    assert not mover.engine.state.shards[mover.lanes()["t"].shard].pending
+    steps.close()
+    mover.move(ms=2 * MOVE_RETRY_MS)
+    assert (mover.datas(), mover.datas("dlq")) == ([], [b"1"])
+
+
+@pytest.mark.rule("Q3.5")
+def test_a_record_whose_bytes_are_gone_goes_without_them_and_says_so():
+    mover = begun(1, 2)
+    index = mover.topic().index
+    mover.wals[0][index.offsets[0] + 45] ^= 1
+    mover.begin_moves("t", [1, 2], "dlq")
+    mover.move()
+
+    letters = [(record.data, meta_of(record)["$dead_letter_reason"]) for record in mover.read("dlq")[1]]
+    assert letters == [(b"null", "corrupt"), (b"2", "gone wrong")]
+    assert mover.topic().head_seq == 2
+    assert not mover.topic().moving()
 
 
 def test_an_order_that_is_given_up_is_given_again():

@@ -34,6 +34,7 @@ def refused(mover, command):
     return caught.value
 
 
+@pytest.mark.rule("Q4.14")
 def test_any_record_of_a_topic_becomes_a_fresh_job():
     mover = begun(1, 2, 3)
     reply = redrive(mover)
@@ -68,6 +69,20 @@ def test_no_more_than_there_is_room_for_at_a_time():
     assert refused(mover, Redrive(topic="dead", queue="q", seqs=range(1, 1002))).code is Code.BATCH_TOO_LARGE
 
 
+@pytest.mark.invariant("I-09")
+@pytest.mark.parametrize("passed_ms", [0, 1000])
+def test_a_job_that_was_delayed_moves_as_a_replay_says_whatever_time_has_made_of_it(passed_ms):
+    mover = begun()
+    mover.put("p", type="queue")
+    records = RecordColumns([b"1"], delay_ms=[500])
+    mover.do(Append(topic="p", records=records, create=False))
+    mover.clock.advance(passed_ms)
+    mover.do(Redrive(topic="p", queue="q"))
+
+    assert mover.topic("p").moving()
+    assert digest(mover.replay()) == digest(mover.engine.catalog)
+
+
 def test_a_job_that_somebody_has_stays():
     mover = begun()
     mover.put("p", type="queue")
@@ -78,6 +93,7 @@ def test_a_job_that_somebody_has_stays():
     assert list(redrive(mover, "p").seqs) == [2, 3, 4]
     assert claimed == [1]
     assert mover.datas("p") == [b"1"]
+    assert mover.state("p").queue.dead_lettered == 0  # they are none
 
 
 def test_what_is_refused_says_why():
@@ -129,7 +145,8 @@ def test_without_room_for_both_neither_is_made():
 def test_a_log_names_what_it_likes():
     mover = Mover()
     mover.put("t", dead_letter="nowhere")
-    assert mover.engine.names() == ["t"]
+    mover.put("u", dead_letter="u")
+    assert mover.engine.names() == ["t", "u"]
 
 
 @pytest.mark.rule("Q1.4")
@@ -161,5 +178,6 @@ def test_dead_letters_do_not_go_round():
 
     assert (error.code, error.detail["reason"]) == (Code.TOPIC_EXISTS_INCOMPATIBLE, "dead_letter_cycle")
     assert error.detail["cycle"] == ["a", "c", "b", "a"]
+    assert "would form a cycle: a -> c -> b -> a; choose another topic" in error.message
     mover.put("x", dead_letter="c")  # a log has none
     mover.put("a", type="queue", dead_letter="x")

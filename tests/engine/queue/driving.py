@@ -27,11 +27,17 @@ class Queue(Driver):
     def seqs(self, count=1, **fields):
         return [job.seq for job in self.claim(count, **fields)]
 
-    def ack(self, *seqs, node=b"w", leases=None):
-        return self.do(Ack(topic="q", node=node, seqs=seqs, leases=leases))
+    def acking(self, *seqs, node=b"w", leases=None):
+        return Ack(topic="q", node=node, seqs=seqs, leases=leases)
 
-    def nack(self, *seqs, node=b"w", **fields):
-        return self.do(Nack(topic="q", node=node, seqs=seqs, **fields))
+    def ack(self, *seqs, **fields):
+        return self.do(self.acking(*seqs, **fields))
+
+    def nacking(self, *seqs, node=b"w", **fields):
+        return Nack(topic="q", node=node, seqs=seqs, **fields)
+
+    def nack(self, *seqs, **fields):
+        return self.do(self.nacking(*seqs, **fields))
 
     def pausing(self, paused):
         return Pause(topic="q", paused=paused)

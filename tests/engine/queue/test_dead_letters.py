@@ -6,6 +6,7 @@ import pytest
 from tests.engine.driving import config
 from tests.engine.moving.driving import Mover
 from tests.engine.queue.driving import Queue
+from topics.engine.commands import GiveUp, Purge
 
 
 class FailingQueue(Queue, Mover):
@@ -19,7 +20,7 @@ class FailingQueue(Queue, Mover):
         return [(record.data, msgspec.json.decode(record.meta)) for record in self.read("dlq")[1]]
 
 
-@pytest.mark.rule("Q2.2")
+@pytest.mark.rule("Q2.2", "Q3.6", "Q3.11")
 def test_the_last_nack_moves_the_job_with_its_reason():
     q = FailingQueue()
     q.jobs(b"1", b"2")
@@ -39,6 +40,7 @@ def test_the_last_nack_moves_the_job_with_its_reason():
     q.agrees()
 
 
+@pytest.mark.rule("Q3.11")
 def test_a_last_lease_that_runs_out_does_so_too():
     q = FailingQueue(lease_ms=1000)
     q.jobs(b"1")
@@ -65,7 +67,71 @@ def test_a_last_lease_that_a_restart_ended_does_so_too():
     assert q.seqs(5) == [2]
 
 
+@pytest.mark.rule("Q2.2", "Q4.16")
+def test_a_purge_leaves_what_moves():
+    q = FailingQueue()
+    q.jobs(b"1", b"2")
+    for _ in range(2):
+        q.claim()
+        q.nack(1, delay_ms=0)
+    assert q.do(Purge(topic="q")).purged == 1
+    assert q.counts() == (0, 1, 0)
+    assert [data for data, _ in q.letters()] == [b"1"]
+    q.agrees()
+
+
 @pytest.mark.rule("Q1.3")
+def test_no_maximum_is_none():
+    q = Queue(dead_letter="dlq")
+    q.jobs(b"1")
+    for deliveries in range(1, 5):
+        (job,) = q.claim()
+        assert job.deliveries == deliveries
+        q.nack(1, delay_ms=0)
+
+
+@pytest.mark.rule("Q1.3")
+@pytest.mark.parametrize("delay_ms", [None, 60_000])
+def test_the_last_nack_waits_for_nothing(delay_ms):
+    backoff = {"base_ms": 60_000, "factor": 1, "max_ms": 60_000}
+    q = FailingQueue(retry_backoff=backoff, max_in_flight_per_key=1)
+    q.put(
+        "q", type="queue", max_deliveries=1, dead_letter="dlq", retry_backoff=backoff, max_in_flight_per_key=1
+    )
+    q.jobs(b"1", b"2", key=[b"k", b"k"])
+    q.claim()
+    q.nack(1, reason=b"no", delay_ms=delay_ms)
+    assert q.seqs(5) == [2]  # nothing of its key waits for it
+    assert [data for data, _ in q.letters()] == [b"1"]
+    q.agrees()
+
+
+def test_nor_does_the_end_of_the_last_lease():
+    backoff = {"base_ms": 60_000, "factor": 1, "max_ms": 60_000}
+    q = FailingQueue(lease_ms=1000, retry_backoff=backoff)
+    q.jobs(b"1")
+    q.claim()
+    q.passes(1001)
+    assert q.counts() == (0, 0, 1)
+    q.passes(66_001)
+    assert q.seqs() == [1]
+    q.passes(1001)
+    assert q.counts() == (0, 1, 0)
+    assert [data for data, _ in q.letters()] == [b"1"]
+    q.agrees()
+
+
+def test_a_job_without_dead_letters_rests_behind_its_last_delivery_too():
+    q = Queue(
+        max_deliveries=1, lease_ms=1000, retry_backoff={"base_ms": 60_000, "factor": 1, "max_ms": 60_000}
+    )
+    q.jobs(b"1", b"2")
+    q.claim(2)
+    q.nack(1)
+    q.passes(1001)
+    assert q.counts() == (0, 0, 2)
+
+
 def test_a_job_without_dead_letters_is_delivered_for_ever():
     q = Queue(max_deliveries=1)
     q.jobs(b"1")
@@ -83,6 +149,9 @@ def test_a_queue_that_names_itself_as_an_earlier_build_let_it_delivers_for_ever(
         (job,) = q.claim()
         assert job.deliveries == deliveries
         q.nack(1, delay_ms=0)
+    (job,) = q.claim()
+    given_up = GiveUp(topic="q", seqs=[1], leases=[(job.nonce, job.counter)])
+    assert q.do(given_up).skipped == [1]  # nobody takes it, though it cannot be read
     q.put("q", type="queue", max_deliveries=1, dead_letter="q", ttl_ms=10)
     assert q.state("q").config.ttl_ms == 10
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.engine.driving import config
 from tests.engine.queue.driving import Queue
-from topics.engine.commands import PutMode, PutTopic
+from topics.engine.commands import Extend, PutMode, PutTopic
 from topics.engine.tickets import Stage
 
 
@@ -24,6 +24,18 @@ def test_a_delayed_job_has_waited_since_its_delay_was_over():
     q.passes(600)
     q.begin(q.replay())  # the order is made anew from what is there
     assert q.seqs(2) == [2, 1]
+
+
+@pytest.mark.rule("Q1.8")
+def test_a_job_is_starved_when_it_was_ready_for_longer_than_that():
+    q = Queue(starvation_ms=1000, starvation_share=100)
+    q.jobs(b"old")
+    q.passes(1000)
+    q.jobs(b"new", priority=9)
+    assert q.seqs() == [2]
+    q.nack(2, delay_ms=0)
+    q.passes(1)
+    assert q.seqs() == [1]
 
 
 @pytest.mark.rule("Q1.8")
@@ -81,6 +93,21 @@ def test_jobs_that_come_back_again_and_again_leave_nothing():
     )
 
 
+def test_whoever_rests_is_not_forgotten_with_deadlines_that_are_stale():
+    q = Queue()
+    q.jobs(b"1", b"2", b"3")
+    q.jobs(b"4", delay_ms=60_000)
+    q.claim(3)
+    q.nack(2, delay_ms=60_000)
+    for i in range(5000):
+        q.do(Extend(topic="q", node=b"w", seqs=[1], lease_ms=1000 + i))
+    assert len(q.topic("q").jobs.due) < 4500
+    q.passes(30_001)  # the deadlines of 1 and 3
+    assert q.counts() == (2, 0, 2)
+    q.passes(29_999)
+    assert q.counts() == (4, 0, 0)
+
+
 def test_what_came_back_is_not_collected_for_claimers_that_never_come():
     q = Queue()
     q.jobs(b"j")
@@ -136,7 +163,7 @@ def test_the_last_word_counts_of_a_pause_and_a_resume():
     q.agrees()
 
 
-@pytest.mark.rule("Q4.15")
+@pytest.mark.rule("Q4.15", "Q2.11")
 @pytest.mark.parametrize("durability", ["ephemeral", "disk"])
 def test_a_pause_survives_a_restart(durability):
     q = Queue(durability=durability)
@@ -164,3 +191,50 @@ def test_a_time_as_an_ephemeral_queue_is_not_remembered():
     limit = {"count": 2, "per_ms": 1000}
     q.do(PutTopic(topic="q", config=config(type="queue", rate_limit=limit), mode=PutMode.REPLACE))
     q.agrees()
+
+
+@pytest.mark.rule("Q1.11")
+def test_jobs_of_a_key_go_one_after_another_whatever_their_priority():
+    q = Queue(max_in_flight_per_key=1)
+    q.jobs(*range(6), key=[b"k", b"k", b"", b"l", b"k", b""], priority=[0, 9, 0, 0, 5, 0])
+    assert q.seqs(9) == [1, 3, 4, 6]  # those without a key are free
+    assert q.seqs(9) == []
+    q.nack(1, delay_ms=500)
+    assert q.seqs(9) == []  # its retry holds the others of its key back
+    q.passes(500)
+    for seq in (1, 2, 5):
+        assert q.seqs(9) == [seq]
+        q.ack(seq)
+
+
+@pytest.mark.rule("Q1.11")
+def test_what_its_producer_has_delayed_holds_nobody_of_its_key_back():
+    q = Queue(max_in_flight_per_key=1)
+    q.jobs(b"1", b"2", b"3", key=b"k", delay_ms=[1000, None, None])
+    assert q.seqs(9) == [2]
+    q.passes(1000)
+    assert q.seqs(9) == []
+    q.ack(2)
+    assert q.seqs(9) == [1]
+
+
+@pytest.mark.rule("Q1.11")
+def test_of_a_key_as_many_are_leased_as_the_queue_says():
+    q = Queue(max_in_flight_per_key=2)
+    q.jobs(*range(5), key=b"k")
+    assert q.seqs(9) == [1, 2]
+    q.nack(1, delay_ms=500)
+    assert q.seqs(9) == [3]  # with more than one, a retry holds nobody back
+    q.passes(500)
+    q.ack(2)
+    assert q.seqs(9) == [1]
+
+
+@pytest.mark.rule("Q1.10")
+def test_where_a_lease_must_be_named_none_is_nobodys():
+    q = Queue(require_lease_id=True)
+    q.jobs(b"1", b"2")
+    one, other = q.claim(2)
+    assert q.ack(1).skipped == [1]
+    assert q.nack(1, 2, leases=[None, other[1:3]]).skipped == [1]
+    assert list(q.ack(1, leases=[one[1:3]]).seqs) == [1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
+import msgspec
 import pytest
 
 from tests.support.segments import reopened, segments, state_of
@@ -673,7 +673,7 @@ class TestReading:
                 refused.append("")
                 for size in (10, COLD_WAITING_BYTES_MAX):
                     with pytest.raises(Rejected) as caught:
-                        tier.read(attrs.evolve(extent, size=size))
+                        tier.read(msgspec.structs.replace(extent, size=size))
                     refused.append(caught.value)
 
         scene.cold.waits = inside

@@ -170,6 +170,37 @@ async def test_series_a_topic_are_bounded_and_the_totals_count_all():
     assert b"series of their own have the 2 topics created first" in page
 
 
+@pytest.mark.rule("H11.16")
+async def test_queues_are_counted_as_they_stand_now():
+    clock = ManualClock()
+    site = new_site(metric_topics_max=2)
+    async with alone(), begun(site, clock=clock):
+        put_s = clock.now_ms() / 1000
+        await ask(site, "PUT", "/v0/topics/log")
+        await ask(site, "PUT", "/v0/topics/q", {"type": "queue"})
+        await ask(site, "PUT", "/v0/topics/late", {"type": "queue"})
+        empty = await scrape(site)
+        records = [{"data": i} for i in range(4)] + [{"data": 4, "delay_ms": 60_000}]
+        await ask(site, "POST", "/v0/topics/q", {"records": records})
+        await ask(site, "POST", "/v0/topics/q/claim", {"node": "w", "max": 2, "lease_ms": 1000})
+        await ask(site, "POST", "/v0/topics/q/ack", {"node": "w", "seqs": [1]})
+        await ask(site, "POST", "/v0/topics/q/pause")
+        leased = await scrape(site)
+        clock.advance(60_000)
+        ended = await scrape(site)
+
+    def queue(found):
+        names = ("ready", "in_flight", "delayed", "dead_lettered", "paused")
+        return [found[of(f"topics_queue_{name}", topic="q")] for name in names]
+
+    oldest = of("topics_queue_oldest_job_timestamp_seconds", topic="q")
+    assert (queue(empty), empty.get(oldest)) == ([0, 0, 0, 0, 0], None)
+    assert (queue(leased), leased[oldest]) == ([2, 1, 1, 0, 1], put_s)
+    assert queue(ended) == [4, 0, 0, 0, 1]  # nobody asked the queue for anything meanwhile
+    shown = {dict(key[1:])["topic"] for key in ended if key[0] == "topics_queue_ready"}
+    assert shown == {"q"}  # a log has none, and `late` is above the bound
+
+
 @pytest.mark.rule("T4.30")
 async def test_before_the_log_is_recovered_there_are_the_figures_of_the_process():
     site = new_site()
@@ -195,7 +226,7 @@ async def test_two_servers_in_a_process_count_apart():
 async def test_many_topics_are_taken_in_slices():
     """The loop goes on while the numbers are copied."""
 
-    figures = [(Topic(number, f"t{number}", 1, TopicConfig()), 0) for number in range(1, 5001)]
+    figures = [(Topic(number, f"t{number}", 1, TopicConfig()), 0, None) for number in range(1, 5001)]
     metrics, turns = Metrics(version=""), []
 
     async def elsewhere():

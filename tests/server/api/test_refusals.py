@@ -50,7 +50,7 @@ async def test_what_is_wrong_is_400_before_what_is_absent_is_404(method, target,
 
 NOT_BUILT = [
     ({"replicated": True}, "config.replicated", "not built yet"),
-    ({"dead_letter": "t"}, "config.dead_letter", "is this topic itself"),
+    ({"type": "queue", "dead_letter": "t"}, "config.dead_letter", "is this topic itself"),
     ({"dead_letter": ""}, "config.dead_letter", "is no topic name"),
     ({"dead_letter": "$x"}, "config.dead_letter", "is no topic name"),
 ]

@@ -67,6 +67,7 @@ async def test_a_client_that_goes_while_it_waits():
         assert await place.counts() == (1, 0)
 
 
+@pytest.mark.rule("A5.23")
 async def test_a_client_that_ends_its_side_is_answered_with_what_there_is():
     async with queue() as place:
         client = place.connect()
@@ -94,7 +95,7 @@ async def test_clients_that_go_while_their_jobs_are_on_their_way():
             client.edge.close()
         await wait_all_tasks_blocked()
         assert place.runtime.in_flight == 2  # until their jobs are theirs, to be given back
-        place.runtime._ring_all()
+        place.runtime.ring_all()
         assert await place.counts() == (2, 0)
 
 

@@ -140,7 +140,7 @@ async def test_what_is_said_of_jobs_has_the_answer_that_it_has_over_http(mock_cl
                 assert got == theirs
 
 
-@pytest.mark.rule("Q0.2")
+@pytest.mark.rule("Q0.2", "H1.53")
 @pytest.mark.parametrize("op", [*DONE, "work"])
 async def test_a_log_and_nothing_have_no_jobs(mock_clock, op):
     fields = {"node": "w", "seqs": [1], "lease_ms": 1000} if op in DONE else {"node": "w"}
@@ -168,6 +168,7 @@ async def test_claims_are_served_in_the_order_in_which_they_came(mock_clock):
         await peer.send(
             *[text(op="claim", topic="q", node="w", wait_ms=9 * (i % 2), request_id=i) for i in range(1, 51)]
         )
+        await wait_all_tasks_blocked()
         await place.put(*range(20))
         found = await peer.messages(50)
         given = {one["request_id"]: [job["$seq"] for job in one["claimed"]] for one in found}
@@ -250,7 +251,7 @@ async def test_jobs_are_pushed_as_those_before_are_settled(mock_clock):
         await peer.quiet()
 
 
-@pytest.mark.rule("H10.3")
+@pytest.mark.rule("H10.3", "Q6.3")
 @pytest.mark.parametrize("how", ["close", "end", "reset", "drain", "nonsense"])
 async def test_what_was_pushed_is_given_back_at_the_end_and_what_was_claimed_is_not(mock_clock, how):
     async with queue() as place, place.socket() as (peer, connection):
@@ -291,6 +292,29 @@ async def test_work_that_is_stopped_takes_no_more_and_keeps_what_it_has(mock_clo
         await peer.send(work(2))  # job 2 is still in its hand
         assert ops(await peer.messages(2)) == ["working", "job"]
         await peer.quiet()
+
+
+async def test_jobs_that_leave_in_the_moment_in_which_their_work_is_stopped_have_gone(mock_clock):
+    """They were given back as if they had never been sent, so two workers had one."""
+    async with queue() as place, place.socket(back=200) as (peer, connection):
+        socket, scope, gone = connection._socket, trio.CancelScope(), []
+
+        async def push():
+            with scope:
+                await socket.push([b"{}"])
+                gone.append(True)
+
+        async with trio.open_nursery() as nursery:
+            await peer.send(*[text(op="ping", request_id="x" * 100)] * 3)  # the peer does not read
+            await place.settled()
+            nursery.start_soon(push)
+            await place.settled()
+            assert len(socket._pushed) == 1
+            scope.cancel()
+            socket._gather()
+        assert gone == [True]
+        assert await peer.messages(3)
+        assert (await peer.message()) == {}
 
 
 async def test_work_once_more_is_other_work(mock_clock):
@@ -377,6 +401,21 @@ async def test_nonsense_is_named(mock_clock, fields, field):
         got = await peer.ask(op="work", topic="q", **fields)
         assert (got["code"], got["detail"]["field"]) == ("invalid_request", field)
         assert (await peer.ask(op="work", topic="q", node="w", max=10**9))["max"] == 1000
+
+
+@pytest.mark.rule("Q3.3", "Q3.2")
+async def test_jobs_are_pushed_by_the_same_cohorts(mock_clock):
+    async with queue(claim_jitter_ms=50) as place, place.socket() as (peer, _):
+        await peer.send(work(2, node="pushed"))
+        assert ops([await peer.message()]) == ["working"]
+        await place.settled()
+        await peer.send(text(op="claim", topic="q", node="claims", max=2, wait_ms=30_000))
+        await place.put(*range(6))
+        assert await place.counts() == (6, 0)  # the cohort is still gathering
+        await place.passes(50)
+        found = await peer.messages(3)
+        assert [one["$seq"] for one in found if one["op"] == "job"] == [1, 3]
+        assert [job["$seq"] for one in found if one["op"] == "claimed" for job in one["claimed"]] == [2, 4]
 
 
 # Any of it, by a model.

@@ -75,7 +75,7 @@ async def stream(place, query=b"node=w&max=2", *, back=1 << 20):
         await ours.aclose()
 
 
-@pytest.mark.rule("Q4.12")
+@pytest.mark.rule("Q4.12", "Q4.22")
 async def test_jobs_come_as_those_before_are_settled(mock_clock):
     async with queue() as place:
         await place.put("a", "b", "c", "d")
@@ -95,6 +95,15 @@ async def test_jobs_come_as_those_before_are_settled(mock_clock):
         assert await place.counts() == (2, 1)  # what was claimed stays
 
 
+@pytest.mark.parametrize(("asked", "lease_ms"), [(b"", 5000), (b"&lease_ms=0", 100), (b"&lease_ms=1", 100)])
+async def test_a_lease_is_as_long_as_a_claims(mock_clock, asked, lease_ms):
+    async with queue(lease_ms=5000) as place:
+        await place.put("a")
+        async with stream(place, b"node=w" + asked) as jobs:
+            _, _, job = await jobs.told()
+            assert job["deadline"] == place.clock.now_ms() + lease_ms
+
+
 async def test_a_payload_of_several_lines_is_one(mock_clock):
     async with queue() as place, stream(place) as jobs:
         body = b'{"records":[{"data":{"a":\n[1,\r\n2\r]}}]}'
@@ -102,6 +111,7 @@ async def test_a_payload_of_several_lines_is_one(mock_clock):
         assert (await jobs.told())[2]["data"] == {"a": [1, 2]}
 
 
+@pytest.mark.rule("Q4.22")
 async def test_a_sign_of_life_where_there_is_nothing_to_say(mock_clock):
     async with queue() as place, stream(place, b"node=w") as jobs:
         await pass_time(15.5)
@@ -134,6 +144,16 @@ async def test_the_end_of_the_queue_is_the_end_of_the_stream(mock_clock):
         assert await jobs.event() == ""
 
 
+@pytest.mark.rule("A5.23")
+async def test_the_end_of_the_clients_side_is_the_end_of_the_stream(mock_clock):
+    async with queue() as place:
+        await place.put(1)
+        async with stream(place, b"node=w") as jobs:
+            assert (await jobs.told())[1] == "1"
+            await jobs.client.edge.send_eof()
+            assert await place.counts() == (1, 0)
+
+
 async def test_who_does_not_read_is_given_no_more(mock_clock):
     async with queue() as place:
         await place.put(*["x" * 4000] * 3)
@@ -157,6 +177,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.rule("H1.53")
 @pytest.mark.parametrize(("path", "fields", "status", "code"), REFUSED)
 async def test_what_is_wrong_is_answered_before_the_stream(mock_clock, path, fields, status, code):
     async with queue() as place:

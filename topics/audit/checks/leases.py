@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from topics.codec.log.frame import Run
 from topics.codec.log.leases import (
+    NOBODY,
     Acked,
     Claimed,
     DeadLettered,
@@ -61,15 +62,16 @@ class QueueHistory:
     have been in the log all the time. `unsure`: what is wrong if the limits were those of `config`.
     """
 
-    def __init__(self, topic_id: int, *, whole: bool, config: TopicConfig) -> None:
+    def __init__(self, topic_id: int, name: str, *, whole: bool, config: TopicConfig) -> None:
         self.topic_id = topic_id
+        self._name = name
         self.whole = whole
         self.is_queue = config.type is TopicType.QUEUE
         self.is_logged = True
         self.letters: dict[int, Sent] = {}
         self.moved: dict[int, Sent] = {}
         self.unsure: list[tuple[Place, str, int, str]] = []
-        self._config = config
+        self._config = self._config_now = config
         self._is_told = False
         self._expires = bool(config.ttl_ms or config.cap_records or config.cap_bytes)  # jobs end with no word
         self._leases: dict[int, _Lease] = {}
@@ -98,8 +100,11 @@ class QueueHistory:
     def lost_sight(self) -> None:
         """The log has a hole here: of what it told of leases and limits nothing may hold any more."""
         self.whole = self._is_told = False
+        self._config = self._config_now
+        self.unsure.clear()  # the limits may be others since
         for seq in list(self._leases):
             self._let_go(seq)
+        self._deliveries.clear()  # some may have been taken back
         self.ends_otherwise()
 
     def appended(self, run: Run) -> None:
@@ -157,6 +162,8 @@ class QueueHistory:
                 if seq in self._leases:
                     self._leases[seq] = self._leases[seq]._replace(deadline=event.deadline)
                 continue
+            if isinstance(event, Released) and event.node == NOBODY:
+                self._take_back(seq, counter)
             self._let_go(seq)
             if isinstance(event, Acked):
                 yield from self._end(seq)
@@ -187,9 +194,9 @@ class QueueHistory:
                 f"it was leased to {shown(lease.node)} at {ts}, and had been acked or moved before",
             )
         deliveries = self._deliveries[seq] = self._deliveries.get(seq, 0) + 1
-        if config.max_deliveries and config.dead_letter is not None:
-            if deliveries > config.max_deliveries:
-                yield DELIVERIES, seq, f"delivery {deliveries} of at most {config.max_deliveries}"
+        deliveries_max = config.deliveries_max_of(self._name)
+        if deliveries_max and deliveries > deliveries_max:
+            yield DELIVERIES, seq, f"delivery {deliveries} of at most {deliveries_max}"
         self._let_go(seq)
         self._leases[seq] = lease
         if config.max_in_flight_per_key and seq in self._keys and not self._expires:
@@ -210,8 +217,8 @@ class QueueHistory:
         self, event: Extended | Released | Acked, seq: int, counter: int, ts: int
     ) -> Iterator[tuple[str, int, str]]:
         what, lease = type(event).__name__.lower(), self._leases.get(seq)
-        # Of what a connection had, the frame names one of its workers only.
-        by_anybody = isinstance(event, Released) and event.reason == b"disconnect"
+        # Of what a connection had, the frame names one of its workers only; of what nobody was given it names none.
+        by_anybody = isinstance(event, Released) and (event.node == NOBODY or event.reason == b"disconnect")
         if lease is None:
             if self.whole:
                 yield LEASES, seq, f"{what} by {shown(event.node)} at {ts}, and nobody had it"
@@ -220,6 +227,12 @@ class QueueHistory:
             yield LEASES, seq, f"{what} by {shown(event.node)} with lease {counter}, and {had}"
         elif lease.deadline < ts:
             yield LEASES, seq, f"{what} at {ts}, and the lease had ended at {lease.deadline}"
+
+    def _take_back(self, seq: int, counter: int) -> None:
+        """Nobody was given it. A claim that is out of sight may have been counted: no more are known than are left."""
+        lease = self._leases.get(seq)
+        if lease is None or lease.counter == counter:
+            self._deliveries[seq] = max(self._deliveries.get(seq, 0) - 1, 0)
 
     def _let_go(self, seq: int) -> None:
         if self._leases.pop(seq, None) is not None and (key := self._keys.get(seq)) is not None:

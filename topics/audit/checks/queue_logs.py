@@ -158,7 +158,7 @@ class _Walk:
 
     def _new(self, topic_id: int, *, whole: bool) -> QueueHistory:
         topic = self._state.topics[topic_id]
-        return QueueHistory(topic_id, whole=whole, config=topic.config)
+        return QueueHistory(topic_id, topic.name, whole=whole, config=topic.config)
 
     def _came(self, run: Run, history: QueueHistory, place: Place) -> None:
         if history.is_queue:

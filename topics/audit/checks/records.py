@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final
 
-import attrs
+import msgspec
 
 from topics.audit.checks.coldtier import HOW
 from topics.audit.scan.rows import Ranges
@@ -65,8 +65,8 @@ def _up_to(page: DiffPlan, stop: int) -> DiffPlan:
     if extents and extents[-1].first + extents[-1].count > count:
         last = extents[-1]
         end = page.offsets[count - 1] + page.lengths[count - 1]
-        extents[-1] = attrs.evolve(last, size=end - last.offset, count=count - last.first)
-    return attrs.evolve(page, next_from_seq=stop, seqs=page.seqs[:count], extents=tuple(extents))
+        extents[-1] = msgspec.structs.replace(last, size=end - last.offset, count=count - last.first)
+    return msgspec.structs.replace(page, next_from_seq=stop, seqs=page.seqs[:count], extents=tuple(extents))
 
 
 def read_intact(

@@ -90,37 +90,39 @@ class AsyncWorker(Generic[J]):
         self._backs_off = config.retry_backoff is not None
         self.desk = Desk(Leases[J](self._rules.lease_ms or config.lease_ms))
         raised: Exception | None = None
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._bring)
-                tasks.start_soon(self._keep, tasks)
+        bringing = anyio.CancelScope(
+            shield=True
+        )  # also where the block is cancelled, until its jobs are given back
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._bring, bringing)
+            tasks.start_soon(self._keep, tasks)
+            try:
                 if self._rules.handle_signals:
                     await tasks.start(self._stop_at_sigterm)
-                try:
-                    yield self
-                except Exception as error:  # noqa: BLE001 -- raised below
-                    raised = error
+                yield self
+            except Exception as error:  # noqa: BLE001 -- raised below
+                raised = error
+            finally:
                 self._is_over = True
                 self.stop()
-                with anyio.move_on_after(_GIVE_BACK_S):
+                with anyio.move_on_after(_GIVE_BACK_S, shield=True):
+                    await self.desk.ended.wait()  # else what is given back would be brought again
                     if raised is not None:  # by the body of a loop: the first of these jobs failed of it
                         await self._give_back(self._left, reason_of(raised), failed=True)
-                    await self.desk.ended.wait()
                     await self._give_back(self.desk.leases.held(), STOPPED)
+                bringing.cancel()
                 tasks.cancel_scope.cancel()
-        finally:
-            with anyio.move_on_after(_GIVE_BACK_S, shield=True):
-                await self._give_back(self.desk.leases.held(), STOPPED)
         if raised is not None:
             raise raised
 
-    async def _bring(self) -> None:
-        try:
-            await self._supply.run(self.desk)
-        except TopicsError as error:
-            self.desk.end(error)
-        finally:
-            self.desk.end()
+    async def _bring(self, scope: anyio.CancelScope) -> None:
+        with scope:
+            try:
+                await self._supply.run(self.desk)
+            except TopicsError as error:
+                self.desk.end(error)
+            finally:
+                self.desk.end()
 
     async def _handle(self, job: J, handler: Callable[[J], Awaitable[object]]) -> None:
         failure: Exception | None = None
@@ -173,6 +175,8 @@ class AsyncWorker(Generic[J]):
             for job in leases.lost(now_s):
                 if job.lease_id in self._scopes:
                     self._scopes[job.lease_id].cancel()
+                else:
+                    self.desk.goes_on(job)
             if (due := leases.due(now_s)) and not self._is_extending:
                 self._is_extending = True
                 tasks.start_soon(self._extend, due[: self._store.limits.claim_limit])

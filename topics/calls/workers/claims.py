@@ -1,10 +1,12 @@
-"""Jobs of a store in this process: claimed as soon as somebody waits for one, one claim at a time for all who wait."""
+"""Jobs of a store in this process: claimed as soon as somebody waits for one, one claim at a time for all who wait.
+
+And those of any store until it has none, which only claims can tell.
+"""
 
 from __future__ import annotations
 
-import random
 import time
-from typing import Final, Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 import anyio
 from anyio import to_thread
@@ -12,8 +14,8 @@ from anyio import to_thread
 from topics.calls.call import Steps
 from topics.calls.job_values import Claimant, LeasedRecord
 from topics.calls.jobs import Claim, Settle
+from topics.calls.workers.absence import Absence
 from topics.calls.workers.desk import Desk
-from topics.calls.workers.leases import passes, pause_s
 from topics.engine.replies import JobsSettled
 from topics.kernel.errors import TopicsError
 from topics.kernel.limits import Limits
@@ -21,12 +23,11 @@ from topics.kernel.limits import Limits
 J = TypeVar("J", bound=LeasedRecord)
 R = TypeVar("R")
 
-_chance: Final = random.random
-
 
 class AsyncCarrier(Protocol):
     """What claims ask of a store."""
 
+    where: str
     is_remote: bool
     limits: Limits
 
@@ -36,6 +37,7 @@ class AsyncCarrier(Protocol):
 class Carrier(Protocol):
     """The same of one whose calls block."""
 
+    where: str
     is_remote: bool
     limits: Limits
 
@@ -46,7 +48,7 @@ class InThreads:
     """A store whose calls block, for tasks."""
 
     def __init__(self, store: Carrier) -> None:
-        self.is_remote, self.limits = store.is_remote, store.limits
+        self.where, self.is_remote, self.limits = store.where, store.is_remote, store.limits
         self._store = store
 
     async def do(self, steps: Steps[R]) -> R:
@@ -56,35 +58,40 @@ class InThreads:
 class Claims(Generic[J]):
     """The supply of a worker whose store answers claims at once."""
 
-    def __init__(self, store: AsyncCarrier, queue: Claimant) -> None:
+    def __init__(self, store: AsyncCarrier, queue: Claimant, *, until_empty: bool = False) -> None:
         self._store = store
         self._queue = queue
+        self._until_empty = until_empty
 
     async def run(self, desk: Desk[J]) -> None:
-        failures = 0
+        absence = Absence(self._store.where)
         while not desk.is_stopping:
             if not desk.room:
                 await desk.wishes.wait()
                 continue
             try:
-                await self._claim(desk)
-                failures = 0
+                found = await self._claim(desk)
+                absence.ended()
             except TopicsError as error:
-                if not passes(error, is_remote=self._store.is_remote):
-                    raise
-                failures += 1
-                await desk.pause(pause_s(failures, _chance()))
+                await desk.pause(absence.pause_s(error, is_remote=self._store.is_remote))
+                continue
+            if self._until_empty and not found:
+                if not desk.leases.held():
+                    break
+                await desk.wishes.wait()  # one that is being done may fail, and be ready again
         desk.end()
 
-    async def _claim(self, desk: Desk[J]) -> None:
+    async def _claim(self, desk: Desk[J]) -> list[J]:
         most = min(desk.room, self._store.limits.claim_limit)
         leases, asked_s = desk.leases, time.monotonic()
-        asked = Claim(self._queue, most, lease_ms=leases.lease_ms, wait_ms=leases.wait_ms)
+        wait_ms = 0 if self._until_empty else leases.wait_ms
+        asked = Claim(self._queue, most, lease_ms=leases.lease_ms, wait_ms=wait_ms)
         with anyio.CancelScope(
             shield=True
         ):  # for a second at most; else nobody would have what it has leased
-            found = await self._store.do(asked)
-        desk.bring(cast("list[J]", found), asked_s)  # the queue's `job_type`
+            found = cast("list[J]", await self._store.do(asked))  # the queue's `job_type`
+        desk.bring(found, asked_s)
+        return found
 
     async def tell(self, call: Settle) -> JobsSettled:
         return await self._store.do(call)

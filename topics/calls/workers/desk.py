@@ -50,7 +50,8 @@ class Desk(Generic[J]):
         self.ended = anyio.Event()  # no more will come
         self._failure: TopicsError | None = None
         self._ready: deque[J] = deque()
-        self._under_way: set[int] = set()
+        self._under_way: dict[int, J] = {}  # by seq
+        self._useless: set[str] = set()  # leases that are lost, and whose runs go on
         self._turn = anyio.Lock()  # one task waits for all, so a job wakes one
         self._moved = Bell()
 
@@ -61,6 +62,11 @@ class Desk(Generic[J]):
         """For how many jobs somebody waits."""
         return max(self.waiting - len(self._ready), 0)
 
+    @property
+    def wanted(self) -> int:
+        """How many jobs may be leased here: one for each who does jobs, but for those who still do what is lost."""
+        return max(self.hands - len(self._useless), 0)
+
     def bring(self, jobs: Iterable[J], asked_s: float) -> None:
         """They are leased, from `asked_s` on or later."""
         brought = list(jobs)
@@ -68,6 +74,16 @@ class Desk(Generic[J]):
         self._ready.extend(brought)
         self.news.ring()
         self._moved.ring()
+
+    def unwanted(self) -> list[J]:
+        """What was brought, and nobody is here to do. It is not here any more."""
+        if self.wanted:
+            return []
+        jobs = [job for job in self._ready if not job.is_lost]
+        for job in self._ready:
+            self.leases.drop(job)
+        self._ready.clear()
+        return jobs
 
     def lose(self) -> None:
         """The leases of all that are here have ended."""
@@ -86,6 +102,12 @@ class Desk(Generic[J]):
         with anyio.move_on_after(seconds):
             while not self.is_stopping:
                 await self.wishes.wait()
+
+    def goes_on(self, job: J) -> None:
+        """Its lease is lost, and nobody can end its run."""
+        if self._under_way.get(job.seq) is job and job.lease_id not in self._useless:
+            self._useless.add(job.lease_id)
+            self.wishes.ring()
 
     # For those who do jobs.
 
@@ -119,7 +141,9 @@ class Desk(Generic[J]):
     def done(self, job: J) -> None:
         """Its run has ended."""
         self.leases.drop(job)
-        self._under_way.discard(job.seq)
+        if self._under_way.get(job.seq) is job:
+            del self._under_way[job.seq]
+            self._useless.discard(job.lease_id)
         self._moved.ring()
 
     def _pick(self) -> J | None:
@@ -129,7 +153,7 @@ class Desk(Generic[J]):
                 self.leases.drop(job)
             elif job.seq not in self._under_way:
                 self._ready.remove(job)
-                self._under_way.add(job.seq)
+                self._under_way[job.seq] = job
                 return job
         return None
 

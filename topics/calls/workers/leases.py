@@ -44,6 +44,7 @@ class WorkerRules(_Queue, frozen=True, eq=False, kw_only=True):
     `node`: who claims them, at most 128 bytes; without it a name of its own. `concurrency`: how many jobs `run` does at
     once. `lease_ms`: for how long a job is leased at a time, if not as the queue says; leases are extended while jobs
     are being done. `handle_signals`: `stop` at SIGTERM, in the main thread; a second one ends the process as ever.
+    `until_empty`: end when no job is ready, and none is being done here.
 
     Raises:
         Rejected: invalid_request; topic_not_found.
@@ -53,6 +54,7 @@ class WorkerRules(_Queue, frozen=True, eq=False, kw_only=True):
     concurrency: int = 1
     lease_ms: int | None = None
     handle_signals: bool = False
+    until_empty: bool = False
 
     def __post_init__(self) -> None:
         most = Limits().claim_limit
@@ -63,6 +65,7 @@ class WorkerRules(_Queue, frozen=True, eq=False, kw_only=True):
             if not LEASE_MS_MIN <= asked <= LEASE_MS_MAX:
                 raise invalid("lease_ms", f"must be {LEASE_MS_MIN} to {LEASE_MS_MAX}, not {asked}")
         flag("handle_signals", self.handle_signals)
+        flag("until_empty", self.until_empty)
 
 
 class Leases(Generic[J]):
@@ -99,9 +102,9 @@ class Leases(Generic[J]):
         return [job for job in self._live(now_s) if job.until_s - self._left_s <= now_s]
 
     def extended(self, jobs: Iterable[J], seqs: Collection[int], asked_s: float) -> None:
-        """What came of it: `seqs` counted, and the others have ended."""
+        """What came of it: `seqs` counted, and the others have ended. What has ended meanwhile is not extended."""
         for job in jobs:
-            if not job.is_settled:
+            if not job.is_settled and job.until_s > -math.inf:
                 job.until_s = asked_s + self.lease_ms / 1000 if job.seq in seqs else -math.inf
 
     def lost(self, now_s: float) -> list[J]:
@@ -146,5 +149,9 @@ def retry_ms(deliveries: int) -> int:
 
 def reason_of(error: BaseException) -> str:
     """Why a job failed, as a nack says it."""
-    text = f"{type(error).__name__}: {error}".encode(errors="replace")
+    try:
+        said = f": {error}"
+    except Exception:  # noqa: BLE001 -- the user's exception cannot say what it is; its job has failed all the same
+        said = ""
+    text = f"{type(error).__name__}{said}".encode(errors="replace")
     return text[:REASON_BYTES_MAX].decode(errors="ignore")

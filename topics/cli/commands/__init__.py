@@ -6,7 +6,7 @@ adopt       `adopt-cold`: of several copies of a data directory, this one goes o
 backup      `backup`, `verify` and `restore`: a copy of a store that is being used, whether it is whole, and a
             store made of it
 check       `fsck` and `inspect`: is a data directory whole, and what is in one of its files
-job_history  `queue history`: who had a job when, and how that ended, by the log of a data directory
+leases      `queue claim`, `ack`, `nack` and `extend`: the jobs of a queue by hand, each call a step of its own
 manage      topics themselves: `create`, `configure`, `state`, `ls`, `rm`, `delete` for their records, `compact`
             for the space
 queue       `queue`: job queues, for who looks after them
@@ -15,6 +15,7 @@ repaired    what a repair has done, in words and as a row: what is lost, what ma
             are
 serve       `topics serve`: the server in the foreground, until SIGTERM or Ctrl-C drains it
 spark_jobs  `topics spark`: validate, report and export by Spark, for data that one machine is too slow for
+why         `why`: what became of a record or a job, in words, by the log of a data directory and how its topic stands
 work        `work`: the jobs of a queue, each done by a command
 write       `put`: a file or standard input into a topic, in batches, each of them all or nothing
 """

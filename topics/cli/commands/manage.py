@@ -258,7 +258,9 @@ def _parse_value(name: str, text: str) -> Any:
 
 def _ask(found: TopicState) -> None:
     if not is_terminal(sys.stdin):
-        raise Failed(f"nobody to ask whether {found.topic!r} may go; say --yes", code=USAGE)
+        raise Failed(
+            f"stdin is no terminal, so rm cannot ask: pass --yes to delete {found.topic!r}", code=USAGE
+        )
     if not click.confirm(f"delete {found.topic} with {counted(found.count, 'record')}?", err=True):
         raise Failed(f"{found.topic!r} is kept")
 

@@ -1,4 +1,4 @@
-"""`queue`: job queues, for who looks after them. `history` is in a module of its own."""
+"""`queue`: job queues, for who looks after them. Work by hand is in `leases`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 import click
 
-from topics.cli.commands.job_history import history
-from topics.cli.core.failure import USAGE, Failed, say
+from topics.cli.commands.leases import ack, claim, extend, nack
+from topics.cli.core.failure import USAGE, Failed, asked_ms, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
-from topics.cli.io.quantities import counted, moment, parse_duration_ms
+from topics.cli.io.quantities import counted, moment
 from topics.cli.io.terminal import is_terminal, json_line, print_table
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def queue() -> None:
     """
 
 
-queue.add_command(history)
+for command in (claim, ack, nack, extend):
+    queue.add_command(command)
 
 
 @queue.command()
@@ -227,7 +228,7 @@ def drain(invocation: Invocation, queue: str, timeout: str | None, as_json: bool
     Delayed jobs, those between two attempts too, are not waited for; what is left of them is said. Exit codes: 0 it is
     drained · 1 it is not, in that time.
     """
-    limit_s = None if timeout is None else _seconds(timeout)
+    limit_s = None if timeout is None else asked_ms("--timeout", timeout) / 1000
     with invocation.reading() as store:
         counts, is_drained = _wait_for_workers(store, queue, limit_s)
     if as_json:
@@ -240,11 +241,11 @@ def drain(invocation: Invocation, queue: str, timeout: str | None, as_json: bool
 
 def queue_state(store: TopicStore, name: str) -> tuple[TopicState, QueueState]:
     """Raises `Rejected`: topic_not_found, not_a_queue."""
-    from topics.kernel.errors import Code, Rejected
+    from topics.kernel.errors import not_a_queue
 
     found = store.topic(name).state()
     if found.queue is None:
-        raise Rejected(Code.NOT_A_QUEUE, f"topic {name!r} is a log; only a queue has jobs", topic=name)
+        raise not_a_queue(name)
     return found, found.queue
 
 
@@ -272,8 +273,8 @@ def _wait_for_workers(store: TopicStore, name: str, limit_s: float | None) -> tu
             return counts, True
         if isinstance(store, Store):
             raise Failed(
-                f"{name}: {_words(counts)}, and nobody else can work on a directory as long as this waits: run "
-                f"topics work {name} --until-empty, or have it served"
+                f"{name}: {_words(counts)}, and no worker can run: this process has the directory open; use "
+                f"topics work {name} --until-empty, or serve the directory"
             )
         passed_s = time.monotonic() - began
         if limit_s is not None and passed_s >= limit_s:
@@ -298,7 +299,10 @@ def _set_paused(invocation: Invocation, queues: tuple[str, ...], *, paused: bool
 
 def _ask(name: str, counts: QueueState) -> None:
     if not is_terminal(sys.stdin):
-        raise Failed(f"nobody to ask whether the jobs of {name!r} may go; say --yes", code=USAGE)
+        raise Failed(
+            f"stdin is no terminal, so purge cannot ask: pass --yes to delete the jobs of {name!r}",
+            code=USAGE,
+        )
     if not click.confirm(f"delete {counted(counts.ready + counts.delayed, 'job')} of {name}?", err=True):
         raise Failed(f"the jobs of {name!r} are kept")
 
@@ -310,13 +314,6 @@ def _numbers(counts: QueueState) -> tuple[int, int, int, int]:
 def _words(counts: QueueState) -> str:
     paused = ", and it is paused" if counts.paused else ""
     return f"{counts.ready:,} ready, {counts.in_flight:,} in flight, {counts.delayed:,} delayed{paused}"
-
-
-def _seconds(timeout: str) -> float:
-    try:
-        return parse_duration_ms(timeout) / 1000
-    except ValueError as error:
-        raise Failed(f"--timeout: {error}", code=USAGE) from None
 
 
 # What `peek` shows, by head.
@@ -333,14 +330,13 @@ _PEEKED: Final[Mapping[str, Callable[[PeekedJob], str]]] = {
 
 
 def _peeked_line(job: PeekedJob) -> bytes:
-    """The record as `get` prints it, and what it is as a job."""
-    from topics.cli.io.lines import json_line as record_line
+    from topics.cli.io.lines import job_line
 
     told = {
         "state": job.state, "deliveries": job.deliveries, "priority": job.priority, "reason": job.reason,
         "node": job.worker, "deadline": job.deadline, "ready_at": job.ready_at,
     }  # fmt: skip
-    return record_line(job, None)[:-2] + b"," + json_line(told)[1:]
+    return job_line(job, told)
 
 
 def _print_json(value: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from topics.cli.io.terminal import json_line
 
 if TYPE_CHECKING:
     from topics.calls.blocking import TopicStore
-    from topics.cli.work.worker import Ended, WorkRules
+    from topics.cli.work.shift import Ended, WorkRules
 
 CONCURRENCY_MAX = 256
 
@@ -68,10 +68,10 @@ def work(
         raise Failed(f"there is no command {command[0]!r} that can be run; name its path", code=USAGE)
     with invocation.reading() as store:
         from topics.cli.work.running import Running
-        from topics.cli.work.worker import Worker
+        from topics.cli.work.shift import Shift
 
         report = _Report(queue, as_json=as_json)
-        worker = Worker(
+        shift = Shift(
             store.queue(queue, node=node),
             lambda job: Running(command, job, keep_stdout=as_json),
             _rules(store, queue, **flags),
@@ -79,7 +79,7 @@ def work(
             say=lambda line: say(line, "topics: "),
         )
         try:
-            worker.run()
+            shift.run()
         finally:
             report.end()
 
@@ -88,7 +88,7 @@ def _rules(
     store: TopicStore, queue: str, *, concurrency: int, lease: str | None, grace: str, until_empty: bool
 ) -> WorkRules:
     from topics.cli.commands.queue import queue_state
-    from topics.cli.work.worker import WorkRules
+    from topics.cli.work.shift import WorkRules
     from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN
 
     config = queue_state(store, queue)[0].config

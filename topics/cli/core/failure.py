@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
+from topics.cli.io.quantities import parse_duration_ms
 from topics.cli.io.terminal import is_coloured, safe
 
 if TYPE_CHECKING:
@@ -42,6 +43,14 @@ class Failed(Exception):
         self.code = code
         self.quiet = quiet
         self.root = root
+
+
+def asked_ms(option: str, text: str) -> int:
+    """The time that an option was given. Raises `Failed`, naming the option."""
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise Failed(f"{option}: {error}", code=USAGE) from None
 
 
 def near(name: str, known: Iterable[str]) -> str:

@@ -44,6 +44,13 @@ def json_line(item: Item, topic: str | None = None) -> bytes:
     return b"{%b%b\n" % (named, item.json()[1:].translate(_ON_ONE_LINE))
 
 
+def job_line(job: Record, told: dict[str, object]) -> bytes:
+    """One line of JSON: the record, and what it is as a job."""
+    import msgspec
+
+    return json_line(job)[:-2] + b"," + msgspec.json.encode(told)[1:] + b"\n"
+
+
 def text_line(item: Item, pen: TerminalStyle, topic: str | None = None, *, is_full: bool = False) -> bytes:
     """One line for people."""
     if isinstance(item, Gap):
@@ -54,7 +61,7 @@ def text_line(item: Item, pen: TerminalStyle, topic: str | None = None, *, is_fu
     if topic is not None:
         plain, painted = f"{topic}  {plain}", f"{pen.paint(topic, 'cyan')}  {painted}"
     if isinstance(item, Record):
-        text = _payload(item)
+        text = payload(item)
         room = pen.width - len(plain)
         if pen.width and not is_full and len(text) > room:
             text = text[: max(room - 1, 0)] + "\u2026"
@@ -84,7 +91,8 @@ def _record(record: Record, pen: TerminalStyle) -> tuple[str, str]:
     return plain, painted + (f"{pen.paint(mark, 'green')}  " if mark else "")
 
 
-def _payload(record: Record) -> str:
+def payload(record: Record) -> str:
+    """The data as stored, on one line."""
     if record.content_type is not None:
         return f"<{counted(len(record.raw), 'byte')} of {safe(record.content_type)}> {record.raw[:60]!r}"
     return safe(record.raw.translate(_ON_ONE_LINE).decode(errors="replace"))

@@ -52,7 +52,9 @@ class Extended(LeaseEvent, frozen=True):
 
 
 class Released(LeaseEvent, frozen=True):
-    """These leases ended without an ack; job i is ready at `ready_at[i]` (ms). `reason`: as the worker gave it."""
+    """These leases ended without an ack; job i is ready at `ready_at[i]` (ms). `reason`: as the worker gave it. An
+    empty `node`: nobody was ever given these jobs, so that was no delivery.
+    """
 
     node: bytes
     reason: bytes
@@ -103,6 +105,7 @@ class Purged(LeaseEvent, frozen=True):
     upto: int
 
 
+NOBODY: Final = b""  # the node of a `Released` that takes its deliveries back; a worker has a name
 _EVENTS: Final[dict[type[LeaseEvent], int]] = {
     Claimed: 1, Extended: 2, Released: 3, ReleasedAll: 4, Acked: 5, DeadLettered: 6, Moved: 7, Paused: 8, Resumed: 9,
     Purged: 10,

@@ -7,6 +7,7 @@ thread     a thread for system calls, one a shard (performance 4): never a pool'
 compactor  checkpoints and other background work: a task carries out the steps, the blocking ones in a thread
 fetch      fetching what a plan asks for: from the page cache on the loop, from the disk in a thread
 jobs       jobs handed out: leased, fetched, and given back where nobody takes them
+claims     claims on their way to the engine: those that come before the next batch are served together
 hands      jobs pushed to whoever works on a queue: as many as he takes at a time
 hub        readers who wait for news of a topic: woken together, and what several of them ask for is read once
 mover      orders of the engine carried out: records are read, in a thread, and appended to where they go

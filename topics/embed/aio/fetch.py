@@ -142,6 +142,28 @@ class Fetcher:
             room.settle(held + size)
         return plan, texts
 
+    def texts_nowait(
+        self, engine: Engine, query: RecordsQuery, *, form: Form, room: AnswerRoom
+    ) -> dict[int, bytes] | None:
+        """As `texts`, by seq; None unless they are one page, all of it at hand in memory, whole and not compressed.
+
+        Raises:
+            Rejected: topic_not_found, throttled.
+        """
+        steps = page_steps(query, form.record)
+        plan = engine.plan_records(query)
+        if plan.left or next(steps) is not query or steps.send(plan) is not plan:
+            return None
+        buffers = [at_hand for extent in plan.extents if (at_hand := self._reader.nowait(extent)) is not None]
+        if len(buffers) < len(plan.extents):
+            return None
+        held = room.size
+        room.reserve(sum(map(len, buffers)))
+        found = steps.send(buffers)
+        texts = found[2] if isinstance(found, tuple) else None  # else it goes on, or is to be unfolded
+        room.settle(held + (sum(map(len, texts)) if texts is not None else 0))
+        return None if texts is None else dict(zip(plan.seqs, texts, strict=True))
+
     async def _page(
         self, engine: Engine, query: DiffQuery, form: Form, room: AnswerRoom
     ) -> tuple[DiffPlan, bytes]:

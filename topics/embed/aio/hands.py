@@ -95,7 +95,7 @@ class Hand:
         self._freed.unpark_all()
 
     def give_back(self, jobs: Iterable[LeasedJob] | None = None) -> None:
-        """Nobody has these jobs, or any of the hand: others may have them."""
+        """Others may have these jobs, which were never sent; or all of the hand, whose holder has gone."""
         if jobs is None:
             given = self._held
             self._held = {}
@@ -106,7 +106,7 @@ class Hand:
                 del self._held[key]
         for key in given:
             del self._hands.by_job[key]
-        self._hands.desk.release(self.asked.topic, given.values())
+        self._hands.desk.release(self.asked.topic, given.values(), was_sent=jobs is None)
 
 
 class Work:

@@ -17,6 +17,7 @@ import outcome
 import trio
 
 from topics.codec.log.frame import FrameView
+from topics.embed.aio.claims import Claims
 from topics.embed.aio.compactor import CompactorTask
 from topics.embed.aio.events import NOBODY, EventLog
 from topics.embed.aio.fetch import AnswerRoom, Fetcher, Form
@@ -26,7 +27,7 @@ from topics.embed.aio.jobs import JobDesk
 from topics.embed.aio.mover import MoverTask
 from topics.embed.aio.shard import ShardTask
 from topics.embed.aio.thread import Threads
-from topics.engine.commands import Append, Claim, Command, Release, Retire
+from topics.engine.commands import Append, Command, Release, Retire
 from topics.engine.replies import Appended, Reply
 from topics.engine.tickets import Stage, Ticket
 from topics.host.checkpoint.checkpointer import Checkpointer
@@ -65,22 +66,31 @@ class Runtime:
         self.opened = opened
         self.engine = opened.engine
         self.hub = Hub()
+        self.claims = Claims(self)
         self.shards = [
-            ShardTask(self.engine, writer, self._after_call, observe_sync or _nobody, self.threads, log)
+            ShardTask(
+                self.engine,
+                writer,
+                self._after_call,
+                observe_sync or _nobody,
+                self.threads,
+                log,
+                self.claims.propose,
+            )
             for writer in opened.writers
         ]
         self.compactor: CompactorTask | None = None
         if opened.checkpointer is not None:
             found = partial(found_since, opened)
             self.compactor = CompactorTask(
-                opened.checkpointer, self.threads, self.submit, self._ring_all, found, log
+                opened.checkpointer, self.threads, self.submit, self.ring_all, found, log
             )
         told = partial(self._after_call, NOTHING_TOOK)
         self.mover = MoverTask(self.engine, opened.reader.read, self.threads, self.submit, told)
         self.closing = False
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
         self._fetcher = Fetcher(opened.reader, self.threads)
-        self.jobs = JobDesk(self.engine, self._fetcher, self, log)
+        self.jobs = JobDesk(self.engine, self._fetcher, self, self.claims, log)
         self.hands = Hands(self.engine, self.jobs)
         self._in_flight = 0
         self._took = NOTHING_TOOK
@@ -162,22 +172,9 @@ class Runtime:
         self._in_flight += 1
         ticket.waiter = partial(self._tell_ended, ticket, ended)
 
-    async def propose_claim(self, command: Claim) -> Ticket:
-        """Propose a claim, which may wait for jobs behind this: claims come in the order of these calls.
-
-        Raises:
-            Rejected: refused; nothing is leased.
-        """
-        return (await self._proposed(command, until_in_frames=True))[0]
-
-    async def reply_of(self, ticket: Ticket) -> Reply:
-        """Of a claim, once there is one. Cancelled while it waits for jobs, it never happens. Raises `TopicsError`."""
-        if not ticket.done:
-            await self._wait(ticket)
-        return ticket.result()
-
     def give(self, command: Release) -> None:
         """Have it carried out, if it can be; nobody waits for it."""
+        self.claims.propose()
         with suppress(Rejected):
             try:
                 self.engine.propose(command)
@@ -202,7 +199,7 @@ class Runtime:
     @property
     def in_flight(self) -> int:
         """Commands proposed and not yet answered."""
-        return self._in_flight
+        return self._in_flight + self.claims.in_flight
 
     # Reading.
 
@@ -263,6 +260,7 @@ class Runtime:
         tries, created = _ROOM_TRIES, False
         while True:
             self.check_open()
+            self.claims.propose()
             took, ticket = NOTHING_TOOK, None
             try:
                 try:
@@ -272,7 +270,7 @@ class Runtime:
                     self._after_call(NOTHING_TOOK)
                 if not ticket.done:
                     _let_go(ticket, command)
-                    if until_in_frames and (ticket.stage is Stage.PENDING or isinstance(command, Claim)):
+                    if until_in_frames and ticket.stage is Stage.PENDING:
                         return ticket, took
                     took = await self._wait(ticket)
                 refused = ticket.error
@@ -283,7 +281,7 @@ class Runtime:
             if refused.code is not Code.DISK_LOW or tries == 0:
                 raise refused
             # Once more where there is none: why there is none was not known before it was tried.
-            tries = tries - 1 if await self._make_room(refused) else 0
+            tries = tries - 1 if await self.make_room(refused) else 0
             created = created or (ticket is not None and ticket.created)
 
     async def _wait(self, ticket: Ticket) -> BatchTiming:
@@ -296,7 +294,7 @@ class Runtime:
         finally:
             self._in_flight -= 1
 
-    async def _make_room(self, refused: TopicsError) -> bool:
+    async def make_room(self, refused: TopicsError) -> bool:
         shard, needed = refused.detail["shard"], refused.detail["needed_bytes"]
         assert isinstance(shard, int)
         assert isinstance(needed, int)
@@ -306,9 +304,10 @@ class Runtime:
         """Empty the outbox: whoever waits goes on and learns what his batch took; shards with work are rung."""
         engine = self.engine
         if engine.has_effects:
-            effects, self._took = engine.take_effects(), took
+            effects = engine.take_effects()
             for ticket in effects.finished:
                 if ticket.waiter is not None:
+                    self._took = took  # whoever is called may call the engine
                     ticket.waiter()
             self.hub.tell(effects.news)
             if effects.ended_leases:
@@ -332,17 +331,16 @@ class Runtime:
         trio.lowlevel.reschedule(task, outcome.Value(self._took))
 
     def _leave(self, ticket: Ticket, _: object) -> trio.lowlevel.Abort:
-        """The caller has gone. A write goes on; that time passes was asked for by his read alone. A claim was his, too;
-        one that has jobs comes to its end, for him to give back.
-        """
-        if isinstance(ticket.command, (Retire, Claim)):
-            withdrawn = self.engine.withdraw(ticket)
-            if not withdrawn and isinstance(ticket.command, Claim):
-                return trio.lowlevel.Abort.FAILED
+        """The caller has gone. A write goes on; that time passes was asked for by his read alone."""
+        if isinstance(ticket.command, Retire):
+            self.engine.withdraw(ticket)
         ticket.waiter = None
         return trio.lowlevel.Abort.SUCCEEDED
 
-    def _ring_all(self) -> None:
+    def after_call(self) -> None:
+        self._after_call(NOTHING_TOOK)
+
+    def ring_all(self) -> None:
         for shard in self.shards:
             shard.ring()
 

@@ -28,7 +28,9 @@ _SLOW_FOR_S: Final = 1.0
 
 
 class ShardTask:
-    """`told` is called whenever the engine was told something: tickets may have ended. `observe_sync`: in seconds."""
+    """`told` is called whenever the engine was told something: tickets may have ended. `propose`: before a batch is
+    taken, so that what waited for others to come is in it. `observe_sync`: in seconds.
+    """
 
     def __init__(
         self,
@@ -38,12 +40,14 @@ class ShardTask:
         observe_sync: Callable[[float], None],
         threads: Threads,
         log: EventLog = NOBODY,
+        propose: Callable[[], None] | None = None,
     ) -> None:
         self.engine = engine
         self.writer = writer
         self.meter = writer.meter = WalMeter(threads.now_s)
         writer.next_file_settled = self._next_file_settled
         self._told = told
+        self._propose = propose
         self._observe_sync = observe_sync
         self._threads = threads
         self._log = log
@@ -130,6 +134,8 @@ class ShardTask:
     async def _write_one(self, do: Do) -> bool:
         """One batch, all its stages. False if there was none."""
         writer = self.writer
+        if self._propose is not None:
+            self._propose()
         batch = self.engine.take_batch(writer.shard)
         if batch is None:
             return False

@@ -22,7 +22,7 @@ def check_dead_letter(state: EngineState, name: str, config: TopicConfig) -> Non
         if following == name:
             raise Rejected(
                 Code.TOPIC_EXISTS_INCOMPATIBLE,
-                f"config.dead_letter: dead letters would go round: {' -> '.join(chain)}; name another topic",
+                f"config.dead_letter: would form a cycle: {' -> '.join(chain)}; choose another topic",
                 topic=name,
                 reason="dead_letter_cycle",
                 cycle=chain,

@@ -1,6 +1,7 @@
 """The append that a record arrives by: its provenance, and the id by which a repeat is told (queues 3).
 
-The id names the record for ever, so whatever is broken off may be done again. A redriven record keeps the provenance
+The id names the record for ever, so whatever is broken off may be done again. Where there is no topic of that name any
+more none is made: the records stay, and it is tried again (queues 3). A redriven record keeps the provenance
 that it came with. One whose bytes cannot be read goes without them, for nobody will ever have them.
 """
 
@@ -15,7 +16,6 @@ from topics.codec.log.frame import NO_EXTS, FrameView
 from topics.engine.commands import Append
 from topics.engine.moving.orders import MoveOrder
 from topics.kernel.columns import RecordColumns
-from topics.kernel.config import TopicConfig
 from topics.log.topic import REDRIVE, Move
 
 CORRUPT: Final = "corrupt"
@@ -52,13 +52,7 @@ def append_of(order: MoveOrder, views: Sequence[FrameView], damaged: Sequence[in
         priority=[view.priority for view in found],
         compressed=[view.compressed for view in found],
     )
-    return Append(
-        topic=order.dest,
-        records=records,
-        create=any(move.reason != REDRIVE for move in moves),
-        config=TopicConfig(durability=order.durability),
-        moved=True,
-    )
+    return Append(topic=order.dest, records=records, create=False, moved=True)
 
 
 def _meta(order: MoveOrder, view: FrameView, move: Move, *, is_lost: bool) -> bytes:

@@ -276,14 +276,14 @@ def _give_order(state: EngineState, into: MovesInto) -> None:
             continue
         into.sources[topic_id] = None  # behind the others
         source = state.catalog.topics[topic_id]
-        durability = source.config.durability
-        loses = dest is not None and dest.config.durability is Durability.EPHEMERAL is not durability
+        of_dest = None if dest is None else dest.config.durability
+        loses = of_dest is Durability.EPHEMERAL is not source.config.durability
         if loses:  # it would end what is durable in memory
             _fail(state, into)
             return
         moving, arrived = source.moving(), _arrived(state, source, into.dest, seqs)
         into.order = MoveOrder(
-            topic=source.name, topic_id=topic_id, epoch=source.epoch, durability=durability, dest=into.dest,
+            topic=source.name, topic_id=topic_id, epoch=source.epoch, dest=into.dest,
             moves={seq: moving[seq] for seq in arrived or _fitting(source, seqs[: into.together])},
         )  # fmt: skip
         if arrived:

@@ -6,20 +6,18 @@ from collections.abc import Mapping
 
 import msgspec
 
-from topics.kernel.config import Durability
 from topics.kernel.limits import MOVES_INTO_TOPIC_MAX
 from topics.log.topic import Move
 
 
 class MoveOrder(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Records of one topic that are to be appended to `dest`: the driver reads them, proposes the append (`append_of`)
-    and tells the engine what came of it. `moves`: by seq, ascending. `durability`: of the topic they are in.
+    and tells the engine what came of it. `moves`: by seq, ascending.
     """
 
     topic: str
     topic_id: int
     epoch: int
-    durability: Durability
     dest: str
     moves: Mapping[int, Move]
 

@@ -73,9 +73,11 @@ class _Purging(Barrier, eq=False, kw_only=True):
         return QueuePurged(topic=self.lane.name, purged=self.live_before - self.lane.topic.index.live_count)
 
 
-def queue_state(lane: Lane, topic: Topic, now_ms: int) -> QueueState:
-    """Counts as of now."""
-    queue, _ = queue_of(lane)
+def queue_state(lane: Lane, topic: Topic, now_ms: int) -> QueueState | None:
+    """Counts as of now; None of a log."""
+    queue = lane.queue
+    if queue is None:
+        return None
     queue.jobs.advance(now_ms)
     ready, in_flight, delayed = queue.counts(topic)
     return QueueState(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import compress
 from operator import attrgetter
 from typing import Final
@@ -73,23 +73,27 @@ class _Rank:
 
 class ReadyOrder:
     """Made of the topic as it is; from then on it follows what comes and what comes back. `busy`: seqs that are
-    promised to somebody and not yet his, and those that are being settled. `exhausted`: ready jobs that had all
-    their deliveries. `credit`: what the starved have earned, in hundredths of a job.
+    promised to somebody and not yet his, and those that are being settled; `extending`: those whose leases are being
+    extended, so that one that lapses meanwhile is nobody else's; `settling`: both kinds by key. `exhausted`: ready
+    jobs that had all their deliveries. `credit`: what the starved have earned, in hundredths of a job.
 
     The starved: each job that is handed out earns them `starvation_share` hundredths of one. Once that is a whole one,
     the next is theirs if there is any; what nobody is there for is not saved beyond one.
     """
 
     __slots__ = (
-        "_busy", "_entries", "_entries_max", "_index", "_jobs", "_key_cap", "_key_lines", "_offered", "_offered_keys",
-        "_promised", "_promised_keys", "_ranks", "_seen_seq", "_starvation_ms", "_starvation_share",
-        "_starved", "_ttl_ms", "_waits", "credit", "deliveries_max", "exhausted",
+        "_busy", "_calm_until", "_entries", "_entries_max", "_extending", "_index", "_jobs", "_key_cap", "_key_lines",
+        "_offered", "_offered_keys", "_promised", "_promised_keys", "_ranks", "_seen_seq", "_settling",
+        "_starvation_ms", "_starvation_share", "_starved", "_ttl_ms", "_waits", "credit", "deliveries_max", "exhausted",
     )  # fmt: skip
 
-    def __init__(self, topic: Topic, busy: set[int]) -> None:
+    def __init__(
+        self, topic: Topic, busy: set[int], extending: Container[int], settling: Mapping[int, Iterable[int]]
+    ) -> None:
         assert topic.jobs is not None
         config = topic.config
-        self._index, self._jobs, self._busy = topic.index, topic.jobs, busy
+        self._index, self._jobs = topic.index, topic.jobs
+        self._busy, self._extending, self._settling = busy, extending, settling
         self._starvation_ms, self._starvation_share = config.starvation_ms, config.starvation_share
         self._key_cap, self._ttl_ms = config.max_in_flight_per_key, config.ttl_ms
         self._seen_seq = topic.earliest_seq - 1
@@ -97,14 +101,14 @@ class ReadyOrder:
         self._waits: list[int] = []  # (ready since, seq) in one number, of what is in no line
         self._entries, self._entries_max = 0, _STALE_MIN  # of the heaps above
         self.credit = 0
+        self._calm_until = 0  # nobody is starved before that
         self._starved: list[int] = []  # which of the jobs that were taken last were the starved ones' turn
         self._key_lines: dict[int, list[int]] = {}  # ready seqs of each key, a heap
         self._offered: dict[int, int] = {}  # of each key the one that is in a heap above
         self._offered_keys: dict[int, int] = {}  # and the other way round
         self._promised: dict[int, int] = {}  # of each key how many are busy
         self._promised_keys: dict[int, int] = {}  # the key of each of these
-        has_letters = config.dead_letter not in (None, topic.name)  # an earlier build took its own name
-        self.deliveries_max = config.max_deliveries if has_letters else 0
+        self.deliveries_max = config.deliveries_max_of(topic.name)
         self.exhausted: list[int] = []  # they have had that many
         rows = self._jobs.rows
         self._jobs.freed = []
@@ -190,6 +194,8 @@ class ReadyOrder:
         self._seen_seq = index.head_seq
         assert index.job_rows is not None
         rows, seqs = index.job_rows[start:stop], index.seqs(start, stop)
+        if seqs:
+            self._calm_until = min(self._calm_until, index.ts[start] + self._starvation_ms)
         wanted = bytes(index.flags[start:stop]).translate(IS_LIVE)
         if rows.tobytes().strip(b"\0"):
             wanted = bytes(map(int.__and__, wanted, map((0).__eq__, rows)))
@@ -234,7 +240,9 @@ class ReadyOrder:
         self._entries += 1
         row, rank = jobs.row(seq), self._rank(min(jobs.priority(seq), _PRIORITY_MAX))
         heapq.heappush(rank.back if row and jobs.rows.deliveries[row] else rank.late, seq)
-        heapq.heappush(self._waits, jobs.waiting_since(seq) << _SEQ_BITS | seq)
+        since = jobs.waiting_since(seq)
+        heapq.heappush(self._waits, since << _SEQ_BITS | seq)
+        self._calm_until = min(self._calm_until, since + self._starvation_ms)
 
     def _drop_stale(self) -> None:
         """A job that comes back again and again leaves an entry each time, behind those that wait longer."""
@@ -259,8 +267,12 @@ class ReadyOrder:
             return
         jobs = self._jobs
         taken = jobs.key_leases.get(key, 0) + self._promised.get(key, 0)
+        counted = {JobState.IN_FLIGHT}
         if self._key_cap == 1:
             taken += jobs.key_rests.get(key, 0)
+            counted.add(JobState.DELAYED)
+        if key in self._settling:  # leases that have lapsed meanwhile
+            taken += sum(jobs.state(seq) not in counted for seq in set(self._settling[key]))
         before = self._offered.get(key)
         if taken < self._key_cap and before != line[0]:
             if before is not None:
@@ -300,12 +312,15 @@ class ReadyOrder:
 
     def _longest_waiting(self, now_ms: int) -> int | None:
         """The starved job that has waited longest, taken from its line if it is in one; None if there is none."""
+        if now_ms <= self._calm_until:
+            return None
         index, waits = self._index, self._waits
-        starved = (now_ms - self._starvation_ms, 0)
+        starved, first_since = (now_ms - self._starvation_ms, 0), now_ms
         found = None
         while waits:
             since, seq = waits[0] >> _SEQ_BITS, waits[0] & _SEQ_MASK
             if self._is_due(seq) and self._jobs.waiting_since(seq) == since:
+                first_since = since
                 if (since, seq) < starved:
                     starved, found = (since, seq), seq
                 break
@@ -315,31 +330,36 @@ class ReadyOrder:
             while first := rank.first:
                 if self._fresh((first,)):
                     since = index.ts[index.position(first)]
+                    first_since = min(first_since, since)
                     if (since, first) < starved:
                         starved, found, of_line = (since, first), first, rank
                     break
                 rank.drop_first()
         if of_line is not None:
             of_line.drop_first()
+        if found is None:
+            self._calm_until = first_since + self._starvation_ms
         return found
 
     def _is_ready(self, seq: int) -> bool:
         at = self._index.find(seq)
-        if at < 0 or seq in self._busy:
+        if at < 0 or seq in self._busy or seq in self._extending:
             return False
         row = self._index.job_rows[at]  # type: ignore[index]  # a queue's index has it
         return (not row or self._jobs.rows.state[row] == _READY) and not self._is_over(at)
 
     def _fresh(self, seqs: Sequence[int]) -> list[int]:
         """Those that are ready, and never were anything else: whoever has a row is not a line's any more."""
-        index, busy, job_rows = self._index, self._busy, self._index.job_rows
-        assert job_rows is not None
-        dies = bool(self._ttl_ms) or index.expires is not None
-        return [
-            seq
-            for seq, at in zip(seqs, index.find_all(seqs), strict=True)
-            if at >= 0 and not job_rows[at] and seq not in busy and not (dies and self._is_over(at))
-        ]
+        index, found = self._index, list(seqs)
+        places = index.find_all(found)
+        rows = self._jobs.rows_at(places)
+        if any(rows) or -1 in places:
+            found = [seq for seq, at, row in zip(found, places, rows, strict=True) if at >= 0 and not row]
+        if not self._busy.isdisjoint(found):
+            found = [seq for seq in found if seq not in self._busy]
+        if self._ttl_ms or index.expires is not None:
+            found = [seq for seq in found if not self._is_over(index.find(seq))]
+        return found
 
     def _is_over(self, at: int) -> bool:
         """Its time has passed, and the frame that says so is to come."""

@@ -1,16 +1,19 @@
 """Ack, nack, extend, and what a worker that went away had (queues 4).
 
 A seq counts only if the node holds its live lease, and if a lease is named, only if it is that one. What does not count
-is listed, never an error, so all of them may be said again. Until the frame is applied nobody else is given the job.
+is listed, never an error, so all of them may be said again. Until the frame is applied nobody else is given the job;
+only what ends the lease makes later words of it count no more: frames are applied in their order.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from itertools import repeat
+from itertools import compress, repeat
+from operator import not_
+from typing import Final
 
-from topics.codec.log.leases import Acked, Extended, Released
+from topics.codec.log.leases import NOBODY, Acked, Extended, Released
 from topics.engine.batch import Entry
 from topics.engine.change import in_class, in_lease_class
 from topics.engine.commands import Ack, Extend, GiveUp, Nack, Release, Settle
@@ -22,9 +25,14 @@ from topics.engine.queue.waiting import QueueLane
 from topics.engine.replies import JobsSettled
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
+from topics.kernel.grouped import gather, grouped
 from topics.kernel.ids import Lease
 from topics.log.jobs.backoff import backoff_ms
+from topics.log.jobs.rows import Rows
+from topics.log.jobs.transitions import JobState
 from topics.log.reads.waiting import News
+
+_IN_FLIGHT: Final = int(JobState.IN_FLIGHT)
 
 
 def propose_ack(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
@@ -48,10 +56,7 @@ def propose_nack(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) ->
     if not seqs:
         state.finish(ticket, _told(lane, queue, (), skipped))
         return
-    if command.delay_ms is None:
-        ready_at = _backed_off(lane, queue, seqs, now_ms)
-    else:
-        ready_at = array("Q", (now_ms + command.delay_ms,)) * len(seqs)
+    ready_at = _rested(lane, queue, seqs, command.delay_ms, now_ms)
     event = Released(command.node, command.reason, array("Q", seqs), array("Q", counters), ready_at)
     entry = in_lease_class(state, _Settlement, lane, ticket, [event], now_ms)
     _enqueue(state, lane, queue, entry, seqs, skipped)
@@ -67,26 +72,28 @@ def propose_extend(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
         return
     deadline = now_ms + command.lease_ms
     event = Extended(command.node, deadline, array("Q", seqs), array("Q", counters))
-    entry = in_lease_class(state, _Settlement, lane, ticket, [event], now_ms)
+    entry = in_lease_class(state, _Extension, lane, ticket, [event], now_ms)
     entry.deadline = deadline
     _enqueue(state, lane, queue, entry, seqs, skipped)
 
 
 def propose_release(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
-    """They are ready at once. Whose they were is in the lease."""
+    """They are ready at once. Whose they were is in the lease; those that nobody was given the frame calls nobody's."""
     command = ticket.command
     assert isinstance(command, Release)
     queue, _ = queue_of(lane)
     state.check_writable(lane.shard, lane)
     queue.jobs.advance(now_ms)
-    seqs, counters, skipped = _leased(queue, None, command.seqs, command.leases, now_ms)
+    seqs, counters, skipped = _leased(queue, None, command.seqs, command.leases)
     if not seqs:
         state.finish(ticket, _told(lane, queue, (), skipped))
         return
     rows = queue.jobs.rows
-    _, node = rows.owner(queue.jobs.row(seqs[0]))
+    node, reason = NOBODY, b""
+    if command.was_sent:
+        (_, node), reason = rows.owner(queue.jobs.row(seqs[0])), b"disconnect"
     ready_at = array("Q", (now_ms,)) * len(seqs)
-    event = Released(node, b"disconnect", array("Q", seqs), array("Q", counters), ready_at)
+    event = Released(node, reason, array("Q", seqs), array("Q", counters), ready_at)
     entry = in_lease_class(state, _Settlement, lane, ticket, [event], now_ms)
     _enqueue(state, lane, queue, entry, seqs, skipped)
 
@@ -97,29 +104,53 @@ def propose_give_up(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int)
     assert isinstance(command, GiveUp)
     queue, topic = queue_of(lane)
     queue.jobs.advance(now_ms)
-    seqs, _, _ = _leased(queue, None, command.seqs, command.leases, now_ms)
+    seqs, _, _ = _leased(queue, None, command.seqs, command.leases)
     begun: Sequence[int] = ()
-    if seqs and topic.config.dead_letter is not None:
-        begun = begin_move(state, lane, seqs, topic.config.dead_letter, CORRUPT.encode(), now_ms)
+    dest = topic.config.dead_letter_of(topic.name)
+    if seqs and dest is not None:
+        begun = begin_move(state, lane, seqs, dest, CORRUPT.encode(), now_ms)
     state.finish(ticket, _told(lane, queue, begun, [seq for seq in command.seqs if seq not in begun]))
 
 
 class _Settlement(Entry, eq=False, kw_only=True):
-    """Jobs on their way to being settled."""
+    """Jobs whose leases are about to end. `keys`: the number of each one's, if keys are bounded."""
 
     lane: Lane
     seqs: Sequence[int] = ()
     skipped: Sequence[int] = ()
     deadline: int | None = None
+    keys: Sequence[int] = ()
+
+    def hold(self, queue: QueueLane) -> None:
+        queue.busy.update(self.seqs)
 
     def release(self) -> None:
-        assert self.lane.queue is not None
-        self.lane.queue.busy.difference_update(self.seqs)
+        queue = self.lane.queue
+        assert queue is not None
+        queue.busy.difference_update(self.seqs)
+        queue.let_go_keys(self.seqs, self.keys)
 
     def reply(self) -> JobsSettled:
         queue = self.lane.queue
         assert queue is not None
         return _told(self.lane, queue, self.seqs, self.skipped, self.deadline)
+
+
+class _Extension(_Settlement, eq=False, kw_only=True):
+    """Jobs whose leases are about to last longer: until then nobody else may have them; their holder may say more."""
+
+    def hold(self, queue: QueueLane) -> None:
+        for seq in self.seqs:
+            queue.extending[seq] = queue.extending.get(seq, 0) + 1
+
+    def release(self) -> None:
+        queue = self.lane.queue
+        assert queue is not None
+        for seq in self.seqs:
+            queue.extending[seq] -= 1
+            if not queue.extending[seq]:
+                del queue.extending[seq]
+        queue.let_go_keys(self.seqs, self.keys)
 
 
 class _Acknowledgement(_Settlement, eq=False, kw_only=True):
@@ -137,56 +168,79 @@ def _settled(
     state.check_writable(lane.shard, lane)
     queue.jobs.advance(now_ms)  # the counts of the answer are as of now
     fenced = topic.config.require_lease_id
-    return queue, *_leased(queue, command.node, command.seqs, command.leases, now_ms, fenced=fenced)
+    return queue, *_leased(queue, command.node, command.seqs, command.leases, fenced=fenced)
 
 
 def _leased(
-    queue: QueueLane, node: bytes | None, seqs: Sequence[int], leases: Sequence[Lease | None] | None, now_ms: int,
-    *, fenced: bool = False,
+    queue: QueueLane, node: bytes | None, seqs: Sequence[int], leases: Sequence[Lease | None] | None, *,
+    fenced: bool = False,
 ) -> tuple[list[int], list[int], list[int]]:  # fmt: skip
-    """(seqs of which a live lease is meant, the number of each lease, the other seqs)."""
-    jobs, rows, busy = queue.jobs, queue.jobs.rows, queue.busy
-    kept: list[int] = []
-    counters: list[int] = []
-    skipped: list[int] = []
-    taken: set[int] = set()
+    """(seqs of which a live lease is meant, the number of each lease, the other seqs), as of the last `advance`."""
+    rows, busy = queue.jobs.rows, queue.busy
+    group = grouped(queue.jobs.rows_of(seqs))
+    counters, owners = gather(rows.counters, group), gather(rows.owners, group)
+    nonces = {owner: nonce for owner in set(owners) if (nonce := _nonce(rows, owner, node)) is not None}
+    unnamed = not fenced
     meant: Iterable[Lease | None] = repeat(None) if leases is None else leases
-    owners = dict[int, tuple[int, bytes]]()
-    for seq, row, lease in zip(seqs, jobs.rows_of(seqs), meant, strict=False):
-        counter, owner = rows.counters[row], rows.owners[row]
-        if owner not in owners:
-            nonce, worker = rows.owner(row)
-            owners[owner] = int.from_bytes(nonce, "big"), worker
-        if (
-            not rows.leased[row]
-            or rows.until[row] < now_ms
-            or (node is not None and owners[owner][1] != node)
-            or seq in busy
-            or seq in taken
-            or (fenced and lease is None)
-            or (lease is not None and lease != (owners[owner][0], counter))
-        ):
-            skipped.append(seq)
-            continue
-        taken.add(seq)
-        kept.append(seq)
-        counters.append(counter)
-    return kept, counters, skipped
-
-
-def _backed_off(lane: Lane, queue: QueueLane, seqs: Iterable[int], now_ms: int) -> array[int]:
-    assert lane.topic is not None
-    backoff, jobs = lane.topic.config.retry_backoff, queue.jobs
-    return array(
-        "Q", [now_ms + backoff_ms(backoff, jobs.rows.deliveries[jobs.row(seq)], seq) for seq in seqs]
+    count = [
+        state == _IN_FLIGHT
+        and owner in nonces
+        and (unnamed if lease is None else lease == (nonces[owner], counter))
+        and seq not in busy
+        for seq, state, owner, counter, lease in zip(
+            seqs, gather(rows.state, group), owners, counters, meant, strict=False
+        )
+    ]
+    if len(set(seqs)) != len(seqs):  # the first that counts is the one
+        taken = set[int]()
+        for at, seq in enumerate(seqs):
+            count[at] = count[at] and seq not in taken
+            if count[at]:
+                taken.add(seq)
+    if all(count):
+        return list(seqs), list(counters), []
+    return (
+        list(compress(seqs, count)),
+        list(compress(counters, count)),
+        list(compress(seqs, map(not_, count))),
     )
+
+
+def _nonce(rows: Rows, owner: int, node: bytes | None) -> int | None:
+    """Of the start that gave the leases of this owner; None if they are not the node's."""
+    nonce, worker = rows.named(owner)
+    return int.from_bytes(nonce, "big") if node is None or worker == node else None
+
+
+def _rested(
+    lane: Lane, queue: QueueLane, seqs: Sequence[int], delay_ms: int | None, now_ms: int
+) -> array[int]:
+    """When each is ready again: one that has had all its deliveries at once, for it is moved then (queues 3)."""
+    assert lane.topic is not None
+    config, jobs = lane.topic.config, queue.jobs
+    deliveries = gather(jobs.rows.deliveries, grouped(jobs.rows_of(seqs)))
+    if delay_ms is not None:
+        ready_at = array("Q", (now_ms + delay_ms,)) * len(seqs)
+    else:
+        rests = [backoff_ms(config.retry_backoff, *of) for of in zip(deliveries, seqs, strict=True)]
+        ready_at = array("Q", [now_ms + rest for rest in rests])
+    if deliveries_max := config.deliveries_max_of(lane.name):
+        for i, times in enumerate(deliveries):
+            if times >= deliveries_max:
+                ready_at[i] = now_ms
+    return ready_at
 
 
 def _enqueue(
     state: EngineState, lane: Lane, queue: QueueLane, entry: _Settlement, seqs: Sequence[int], skipped: Sequence[int]
 ) -> None:  # fmt: skip
+    assert lane.topic is not None
+    index = lane.topic.index
     entry.seqs, entry.skipped = seqs, skipped
-    queue.busy.update(seqs)
+    if lane.topic.config.max_in_flight_per_key and index.key_ids is not None:
+        entry.keys = gather(index.key_ids, index.find_all(seqs))
+    entry.hold(queue)
+    queue.hold_keys(seqs, entry.keys)
     state.enqueue(lane.shard, entry)
 
 

@@ -25,16 +25,23 @@ class Claimer(msgspec.Struct, eq=False):
 
 
 class QueueLane:
-    """`busy`: jobs promised by a claim or being settled, each to a ticket in flight. `claiming`: how many of them are
-    promised. `window_ms`: when the cohort that is gathering is served, of the engine's time. `turn`: how many passes
-    have served somebody.
+    """`busy`: jobs promised by a claim, or whose lease something ends, each to a ticket in flight. `claiming`: how many
+    of them are promised. `extending`: of each job whose lease is being extended, by how many tickets in flight: nobody
+    else may claim it, and whoever has it may settle it. `settling`: both, by the number of their key if keys are
+    bounded; a lease that lapses meanwhile still has its key's place. `window_ms`: when the cohort that is gathering is
+    served, of the engine's time. `turn`: how many passes have served somebody.
     """
 
-    __slots__ = ("_ends", "_joined", "busy", "claimers", "claiming", "jobs", "order", "turn", "window_ms")
+    __slots__ = (
+        "_ends", "_joined", "busy", "claimers", "claiming", "extending", "jobs", "order", "settling", "turn",
+        "window_ms",
+    )  # fmt: skip
 
     def __init__(self, jobs: Jobs) -> None:
         self.jobs = jobs
         self.busy: set[int] = set()
+        self.extending: dict[int, int] = {}
+        self.settling: dict[int, list[int]] = {}
         self.claiming = 0
         self.claimers: dict[Ticket, Claimer] = {}
         self.order: ReadyOrder | None = None
@@ -46,7 +53,7 @@ class QueueLane:
     def ready_order(self, topic: Topic) -> ReadyOrder:
         """The order, up to date."""
         if self.order is None:
-            self.order = ReadyOrder(topic, self.busy)
+            self.order = ReadyOrder(topic, self.busy, self.extending, self.settling)
         self.order.refresh()
         return self.order
 
@@ -64,6 +71,22 @@ class QueueLane:
             and len(jobs.returned or ()) + len(jobs.freed or ()) > _NEWS_MAX
         ):
             self.forget_order()
+
+    def hold_keys(self, seqs: Sequence[int], keys: Sequence[int]) -> None:
+        """These are being settled. `keys`: the number of each one's, 0 without one; none if keys are not bounded."""
+        for seq, key in zip(seqs, keys, strict=False):
+            if key:
+                self.settling.setdefault(key, []).append(seq)
+
+    def let_go_keys(self, seqs: Sequence[int], keys: Sequence[int]) -> None:
+        """They are settled."""
+        for seq, key in zip(seqs, keys, strict=False):
+            if key:
+                self.settling[key].remove(seq)
+                if not self.settling[key]:
+                    del self.settling[key]
+                if self.jobs.freed is not None:
+                    self.jobs.freed.append(key)
 
     def join(self, claimer: Claimer) -> None:
         self.claimers[claimer.ticket] = claimer

@@ -26,7 +26,7 @@ def resume(state: EngineState, *, machine_restarted: bool) -> None:
             state.touch(lane)  # it rests, so its exact head is due
         assert lane.topic is not None
         jobs = lane.topic.jobs
-        if jobs is not None and not lane.topic.config.leases_durable and jobs.has_leases(now_ms):
+        if jobs is not None and not lane.topic.config.leases_durable and jobs.rows.any_leased(now_ms):
             ended = ReleasedAll(b"restart")
             state.enqueue(lane.shard, Entry.of(lane, [ended], now_ms, staged=False, must_sync=False))
 

@@ -14,21 +14,23 @@ from collections.abc import Iterable, Sequence
 from itertools import compress, repeat
 from typing import Final
 
-from topics.codec.log.leases import Claimed, Extended, Grant, Released
+from topics.codec.log.leases import NOBODY, Claimed, Extended, Grant, Released
 from topics.codec.log.run import unpack_job
 from topics.kernel.config import RateLimit, RetryBackoff, TopicConfig
 from topics.kernel.deadlines import Deadlines
 from topics.kernel.grouped import Group, fill, gather, grouped, scatter
 from topics.kernel.ids import Lease
-from topics.kernel.limits import U32_MAX
 from topics.log.index import LIVE, Index
-from topics.log.jobs.backoff import backoff_ms
 from topics.log.jobs.image import JobsImage
-from topics.log.jobs.rows import NONCE_SIZE, Rows
+from topics.log.jobs.rows import EXPIRED, NONCE_SIZE, Rows
 from topics.log.jobs.transitions import NEXT, REFUSED, Change, JobState
 
 _READY, _DELAYED, _IN_FLIGHT, _MOVING, _ = (int(state) for state in JobState)
+_UNCOUNTED: Final = {int(JobState.GONE)}
 _STALE_DEADLINES_MIN: Final = 4096
+_TOGETHER_MIN: Final = (
+    32  # jobs of several claimers; those of one are mostly side by side, those of more are not
+)
 
 
 class Jobs:
@@ -68,7 +70,15 @@ class Jobs:
 
     def rows_of(self, seqs: Sequence[int]) -> Sequence[int]:
         """As `row`, of each of these."""
-        return self._rows_at(self._index.find_all(seqs))
+        return self.rows_at(self._index.find_all(seqs))
+
+    def rows_at(self, positions: Group) -> Sequence[int]:
+        """As `row`, of what `Index.find_all` has found."""
+        job_rows = self._index.job_rows
+        assert job_rows is not None
+        if isinstance(positions, range):
+            return gather(job_rows, positions)
+        return [job_rows[at] if at >= 0 else 0 for at in positions]
 
     def state(self, seq: int) -> JobState:
         """Of a live job, as of the last `advance`."""
@@ -97,12 +107,7 @@ class Jobs:
         if not row:
             return b""
         is_over = rows.leased[row] and rows.state[row] != _IN_FLIGHT
-        return b"expired" if is_over else rows.reasons.get(row, b"")
-
-    def has_leases(self, now_ms: int) -> bool:
-        """True if a job is leased at that instant."""
-        rows = self.rows
-        return any(leased and rows.until[row] >= now_ms for row, leased in enumerate(rows.leased))
+        return EXPIRED if is_over else rows.reasons.get(row, b"")
 
     def tokens_at(self, now_ms: int, limit: RateLimit) -> int:
         """How full the bucket is, in parts of `limit.per_ms` a job."""
@@ -116,16 +121,9 @@ class Jobs:
             return False
         return rows.owner(row)[0] == lease[0].to_bytes(NONCE_SIZE, "big")
 
-    def leased(self) -> list[int]:
-        """The jobs that are leased, as of the last `advance`."""
-        return [
-            seq for seq, state in zip(self.rows.seqs, self.rows.state, strict=True) if state == _IN_FLIGHT
-        ]
-
     def next_due_ms(self) -> int | None:
         """The first instant at which time alone changes a state; None if there is none. May be early, never late."""
-        first = self.due.first_ms()
-        return None if first is None else first + 1
+        return None if (first := self.due.first_ms()) is None else first + 1
 
     # Folding: each is a function of the log, and an event of a job that is not there does nothing.
 
@@ -136,13 +134,17 @@ class Jobs:
                 (row,) = self._rows_of((seq,))
                 self._rest(row, not_before)
 
-    def claimed(self, event: Claimed, ts: int, config: TopicConfig) -> None:
-        at = 0
+    def claimed(self, event: Claimed, ts: int, config: TopicConfig, *, deliveries_max: int = 0) -> None:
+        """`deliveries_max`: behind the last of so many a job does not rest, for it is moved then; 0: it never is."""
+        first = stop = 0
+        grants: list[Grant] = []
         for grant in event.grants:
-            self._grant(event, grant, at, config.retry_backoff)
-            at += grant.jobs
-        if config.rate_limit is not None:
-            limit = config.rate_limit
+            grants.append(grant)
+            stop += grant.jobs
+            if stop - first >= _TOGETHER_MIN or stop == len(event.seqs):
+                self._lease(event, first, stop, config.retry_backoff, deliveries_max, grants)
+                first, grants = stop, []
+        if (limit := config.rate_limit) is not None:
             self.tokens, self.tokens_ms = self.tokens_at(ts, limit) - len(event.seqs) * limit.per_ms, ts
 
     def extended(self, event: Extended) -> None:
@@ -155,7 +157,7 @@ class Jobs:
         rows = self._leased_rows(event.seqs, event.leases)
         for row, ready_at in zip(rows, event.ready_at, strict=True):
             if row:
-                self._end_lease(row, ready_at, event.reason)
+                self._end_lease(row, ready_at, event.reason if event.node != NOBODY else None)
 
     def released_all(self, reason: bytes, ts: int) -> None:
         rows = self.rows
@@ -167,6 +169,8 @@ class Jobs:
         """They are going elsewhere, and nobody's until then."""
         rows = [row for row in self._open_to(Change.LEFT, self._rows_of(seqs)) if row]
         fill(self.rows.leased, rows, 0)
+        # Of a job that was only delayed time has taken the row, or it has not: a replay reads no clock (I-09).
+        fill(self.rows.until, [row for row in rows if not self.rows.deliveries[row]], 0)
         self._put(rows, Change.LEFT)
 
     def ready_below(self, upto: int, ts: int) -> list[int]:
@@ -216,11 +220,7 @@ class Jobs:
             (row,) = self._rows_of((kept.seq,))
             if not row:
                 continue  # its record is damaged and gone
-            rows.leased[row], rows.deliveries[row], rows.until[row] = kept.leased, kept.deliveries, kept.until
-            rows.backoffs[row], rows.counters[row] = kept.backoff, kept.counter
-            rows.own([row], kept.nonce, kept.node)
-            if kept.reason:
-                rows.reasons[row] = kept.reason
+            rows.restore(row, kept)
             if kept.moving:
                 self._put([row], Change.LEFT)
             elif kept.leased:
@@ -231,11 +231,10 @@ class Jobs:
         if index.jobs is None:
             return
         for at, job in enumerate(index.jobs[index.start :], index.start):
-            if job and index.flags[at] & LIVE and not index.job_rows[at]:
-                not_before = unpack_job(job)[1]
-                if not_before:
-                    (row,) = self._rows_of((index.seq_at(at),))
-                    self._rest(row, not_before)
+            is_new = job and index.flags[at] & LIVE and not index.job_rows[at]
+            if is_new and (not_before := unpack_job(job)[1]):
+                (row,) = self._rows_of((index.seq_at(at),))
+                self._rest(row, not_before)
 
     # Inside.
 
@@ -243,22 +242,20 @@ class Jobs:
         """The row of each of these jobs, made if it has none; 0 if there is no such job."""
         job_rows, positions = self._index.job_rows, self._index.find_all(seqs)
         assert job_rows is not None
-        found = self._rows_at(positions)
+        found = self.rows_at(positions)
         if 0 not in found:
             return found
-        is_fresh = [at >= 0 and not row for at, row in zip(positions, found, strict=True)]
-        if any(is_fresh):
-            made = self.rows.new(list(compress(seqs, is_fresh)))
-            scatter(job_rows, grouped(list(compress(positions, is_fresh))), array("I", made))
+        fresh: Group = positions
+        if -1 in positions or any(found):
+            is_fresh = [at >= 0 and not row for at, row in zip(positions, found, strict=True)]
+            seqs, fresh = list(compress(seqs, is_fresh)), grouped(list(compress(positions, is_fresh)))
+        if seqs:
+            made = self.rows.new(seqs)
+            scatter(job_rows, fresh, array("I", made))
             self.counts[_READY] += len(made)
-        return self._rows_at(positions)
-
-    def _rows_at(self, positions: Group) -> Sequence[int]:
-        job_rows = self._index.job_rows
-        assert job_rows is not None
-        if isinstance(positions, range):
-            return gather(job_rows, positions)
-        return [job_rows[at] if at >= 0 else 0 for at in positions]
+            if len(made) == len(found):
+                return made
+        return self.rows_at(positions)
 
     def _leased_rows(self, seqs: Sequence[int], leases: Sequence[int]) -> list[int]:
         """The row of each job of which the log says that this lease is the last, and not ended; else 0."""
@@ -268,38 +265,40 @@ class Jobs:
             for row, counter in zip(self.rows_of(seqs), leases, strict=True)
         ]
 
-    def _grant(self, event: Claimed, grant: Grant, first: int, backoff: RetryBackoff | None) -> None:
-        """The jobs of one claimer, the first of which is so far behind in the event."""
-        node, deadline, count = grant
-        found = self._open_to(Change.CLAIMED, self._rows_of(event.seqs[first : first + count]))
-        counters = array("Q", range(event.first_lease + first, event.first_lease + first + count))
+    def _lease(
+        self, event: Claimed, first: int, stop: int, backoff: RetryBackoff | None, deliveries_max: int,
+        grants: Sequence[Grant],
+    ) -> None:  # fmt: skip
+        """The leases [first, stop) of an event, which are those of some grants."""
+        held, found = self.rows, self._open_to(Change.CLAIMED, self._rows_of(event.seqs[first:stop]))
+        counters = array("Q", range(event.first_lease + first, event.first_lease + stop))
         if 0 in found:  # some have gone, or are going
             counters = array("Q", compress(counters, found))
-            found = [row for row in found if row]
-        if not found:
+        rows = grouped([row for row in found if row] if 0 in found else found)
+        if not rows:
             return
-        rows, held = grouped(found), self.rows
         held.drop_owners(rows)
         self._put(rows, Change.CLAIMED)
-        held.own(rows, event.nonce.to_bytes(NONCE_SIZE, "big"), node)
-        fill(held.leased, rows, 1)
-        fill(held.until, rows, deadline)
-        scatter(held.counters, rows, counters)
-        deliveries = array("I", [min(times + 1, U32_MAX) for times in gather(held.deliveries, rows)])
-        scatter(held.deliveries, rows, deliveries)
-        if backoff is None:
-            fill(held.backoffs, rows, 0)
-        else:
-            rests = [backoff_ms(backoff, *of) for of in zip(deliveries, gather(held.seqs, rows), strict=True)]
-            scatter(held.backoffs, rows, array("Q", rests))
-        self._look_behind(rows, deadline)
+        held.lease(rows, counters, backoff, deliveries_max)
+        first = 0
+        for node, deadline, count in grants:
+            its = found[first : first + count]
+            if rows := grouped([row for row in its if row] if 0 in its else its):
+                held.own(rows, event.nonce.to_bytes(NONCE_SIZE, "big"), node)
+                fill(held.until, rows, deadline)
+                self._look_behind(rows, deadline)
+            first += count
 
-    def _end_lease(self, row: int, ready_at: int, reason: bytes) -> None:
+    def _end_lease(self, row: int, ready_at: int, reason: bytes | None) -> None:
+        """`reason`: None if nobody was given the job, which then is as it was before."""
         rows = self.rows
         rows.drop_owners([row])
         rows.leased[row] = rows.counters[row] = rows.backoffs[row] = 0
         rows.until[row] = ready_at
-        if reason:
+        if reason is None:
+            self._put([row], Change.RETURNED)  # its key has counted the delivery
+            rows.deliveries[row] -= rows.deliveries[row] > 0
+        elif reason:
             rows.reasons[row] = reason
         else:
             rows.reasons.pop(row, None)
@@ -359,11 +358,9 @@ class Jobs:
     def _open_to(self, change: Change, rows: Sequence[int]) -> Sequence[int]:
         """The same, 0 for those to which it does nothing."""
         after = bytes(gather(self.rows.state, grouped(rows))).translate(NEXT[change])
-        return (
-            rows
-            if REFUSED not in after
-            else [row if state != REFUSED else 0 for row, state in zip(rows, after, strict=True)]
-        )
+        if REFUSED not in after:
+            return rows
+        return [row if state != REFUSED else 0 for row, state in zip(rows, after, strict=True)]
 
     def _put(self, rows: Group, change: Change) -> None:
         """These change their state; their keys are told, and who asks for ends of leases."""
@@ -374,8 +371,10 @@ class Jobs:
             self.ended += compress(gather(self.rows.seqs, rows), map(_IN_FLIGHT.__eq__, before))
         if self._index.key_ids is not None:
             self._put_keys(rows, before, after)
-        for state in range(len(self.counts)):
-            self.counts[state] += after.count(state) - before.count(state)
+        for state in set(before):
+            self.counts[state] -= before.count(state)
+        for state in set(after) - _UNCOUNTED:
+            self.counts[state] += after.count(state)
         scatter(self.rows.state, rows, after)
 
     def _put_keys(self, rows: Group, before: bytes, after: bytes) -> None:

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from itertools import compress, repeat
 from typing import Final
 
-from topics.kernel.grouped import Column, Group, fill, gather, grouped, scatter
+from topics.kernel.config import RetryBackoff
+from topics.kernel.grouped import Column, Group, clear, fill, gather, grouped, scatter
+from topics.kernel.limits import U32_MAX
+from topics.log.jobs.backoff import backoff_ms
 from topics.log.jobs.image import JobImage
 from topics.log.jobs.transitions import JobState
 from topics.log.tags import Labels
 
 NONCE_SIZE: Final = 8
+EXPIRED: Final = b"expired"
 
 
 class Rows:
@@ -25,6 +30,7 @@ class Rows:
     """
 
     __slots__ = (
+        "_columns",
         "_free",
         "backoffs",
         "counters",
@@ -50,6 +56,9 @@ class Rows:
         self.reasons: dict[int, bytes] = {}  # by row: what the worker said who gave it back
         self.owner_names = Labels()
         self._free: list[int] = []
+        self._columns: tuple[Column, ...] = (
+            self.seqs, self.state, self.leased, self.deliveries, self.until, self.backoffs, self.counters, self.owners
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.seqs) - 1 - len(self._free)
@@ -62,10 +71,8 @@ class Rows:
         del self._free[first:]
         if more := len(seqs) - len(rows):
             rows += range(len(self.seqs), len(self.seqs) + more)
-            self.state += bytes(more)
-            self.leased += bytes(more)
-            for column in self._numbers():
-                column.frombytes(bytes(more * column.itemsize))
+            for column in self._columns:
+                column.extend(repeat(0, more))
         made = grouped(rows)
         scatter(self.seqs, made, array("Q", seqs))
         return made
@@ -73,12 +80,31 @@ class Rows:
     def free(self, rows: Group) -> None:
         """These jobs have gone, or have nothing that makes them other ones."""
         self.drop_owners(rows)
-        columns: tuple[Column, ...] = (self.state, self.leased, *self._numbers())
-        for column in columns:
-            fill(column, rows, 0)
+        clear(self._columns, rows)
         for row in rows if self.reasons else ():
             self.reasons.pop(row, None)
         self._free += rows
+
+    def lease(
+        self, rows: Group, counters: array[int], backoff: RetryBackoff | None, deliveries_max: int
+    ) -> None:
+        """These have leases with these numbers; whose, and until when, is for `own` to say. `deliveries_max`: no rest
+        is behind the last of so many; 0: it is as any other.
+        """
+        if 1 in (lapsed := gather(self.leased, rows)):  # time has ended that lease, and no event
+            self.reasons.update(zip(compress(rows, lapsed), repeat(EXPIRED)))
+        fill(self.leased, rows, 1)
+        scatter(self.counters, rows, counters)
+        deliveries = array("I", [times + (times < U32_MAX) for times in gather(self.deliveries, rows)])
+        scatter(self.deliveries, rows, deliveries)
+        if backoff is None:
+            fill(self.backoffs, rows, 0)
+        else:
+            rests = [
+                backoff_ms(backoff, times, seq) if not deliveries_max or times < deliveries_max else 0
+                for times, seq in zip(deliveries, gather(self.seqs, rows), strict=True)
+            ]
+            scatter(self.backoffs, rows, array("Q", rests))
 
     def own(self, rows: Group, nonce: bytes, node: bytes) -> None:
         """Whose these are now, by leases of that start."""
@@ -86,13 +112,33 @@ class Rows:
 
     def owner(self, row: int) -> tuple[bytes, bytes]:
         """(the nonce of its lease, whose that is); both empty if it is nobody's."""
-        name = self.owner_names.name(self.owners[row])
+        return self.named(self.owners[row])
+
+    def named(self, owner: int) -> tuple[bytes, bytes]:
+        """As `owner`, by its number in `owners`."""
+        name = self.owner_names.name(owner)
         return name[:NONCE_SIZE], name[NONCE_SIZE:]
 
     def drop_owners(self, rows: Group) -> None:
         """Nobody had these."""
         self.owner_names.release_all(gather(self.owners, rows))
         fill(self.owners, rows, 0)
+
+    def any_leased(self, now_ms: int) -> bool:
+        """True if a job is leased at that instant."""
+        return any(leased and self.until[row] >= now_ms for row, leased in enumerate(self.leased))
+
+    def in_flight(self) -> list[int]:
+        """The jobs that are leased, as of the last `Jobs.advance`."""
+        return [seq for seq, state in zip(self.seqs, self.state, strict=True) if state == JobState.IN_FLIGHT]
+
+    def restore(self, row: int, kept: JobImage) -> None:
+        """All of an image but the state."""
+        self.leased[row], self.deliveries[row], self.until[row] = kept.leased, kept.deliveries, kept.until
+        self.backoffs[row], self.counters[row] = kept.backoff, kept.counter
+        self.own([row], kept.nonce, kept.node)
+        if kept.reason:
+            self.reasons[row] = kept.reason
 
     def held(self) -> list[int]:
         """The rows that are somebody's, by seq."""
@@ -110,6 +156,3 @@ class Rows:
             for row in self.held()
             if self.deliveries[row] or self.state[row] == JobState.MOVING
         ]  # fmt: skip
-
-    def _numbers(self) -> tuple[array[int], ...]:
-        return self.seqs, self.deliveries, self.until, self.backoffs, self.counters, self.owners

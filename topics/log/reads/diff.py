@@ -62,8 +62,7 @@ class Account:
         return self.delivered + self.lost + self.deleted + self.expired + self.own_node + self.filtered
 
 
-@attrs.frozen(kw_only=True)
-class DiffPlan(FramesPlan):
+class DiffPlan(FramesPlan, frozen=True, kw_only=True):
     """Which frames to fetch, and everything a page says beside its records."""
 
     epoch: int

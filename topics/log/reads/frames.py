@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
-import attrs
+import msgspec
 
 from topics.codec.log.frame import FrameView, decode_payloads, decode_texts
 from topics.kernel.errors import Corrupt
@@ -15,8 +15,7 @@ from topics.log.regions import Source
 from topics.log.topic import Topic
 
 
-@attrs.frozen
-class Extent:
+class Extent(msgspec.Struct, frozen=True):
     """Bytes [offset, offset + size) of `source` hold the frames of records [first, first + count) of the plan."""
 
     source: Source
@@ -26,8 +25,7 @@ class Extent:
     count: int
 
 
-@attrs.frozen(kw_only=True)
-class FramesPlan:
+class FramesPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Which frames to fetch, of records in ascending order."""
 
     topic: str

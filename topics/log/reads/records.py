@@ -13,6 +13,7 @@ from itertools import accumulate
 
 import attrs
 
+from topics.kernel.grouped import gather, grouped
 from topics.kernel.limits import U32_MAX
 from topics.log.reads.frames import FramesPlan, extents_at
 from topics.log.topic import Topic
@@ -20,8 +21,8 @@ from topics.log.topic import Topic
 
 @attrs.frozen(kw_only=True)
 class RecordsQuery:
-    """Records of one instance of a topic. `seqs` ascend, each is there once. `limit`, `bytes_max`: of one page, which
-    has one record at least. `damaged`: left out, for they were found so.
+    """Records of one instance of a topic. `seqs` ascend, each is there once. `limit`, `bytes_max` (of data and meta as
+    they are stored): of one page, which has one record at least. `damaged`: left out, for they were found so.
     """
 
     topic_id: int
@@ -41,8 +42,7 @@ class RecordsQuery:
         return attrs.evolve(self, seqs=plan.left, damaged=()) if plan.left else None
 
 
-@attrs.frozen(kw_only=True)
-class RecordsPlan(FramesPlan):
+class RecordsPlan(FramesPlan, frozen=True, kw_only=True):
     """Which frames to fetch. `gone`: asked for, and not live. `left`: for the next page. `damaged`: as the query has
     them, which is how a page names those that it found.
     """
@@ -55,19 +55,23 @@ class RecordsPlan(FramesPlan):
 def plan(topic: Topic, query: RecordsQuery) -> RecordsPlan:
     """The plan of one page. Own TTL counts when a frame says so, as for whatever names seqs."""
     index, asked = topic.index, query.seqs
-    found = index.find_all(asked)
-    positions = [at for at in found if at >= 0]
-    lengths = array("I", map(index.lengths.__getitem__, positions))
-    fitting = bisect_right(list(accumulate(lengths)), query.bytes_max)
-    fitting = min(max(fitting, 1), query.limit, len(positions))
-    seqs = array("Q", [seq for seq, at in zip(asked, found, strict=True) if at >= 0])
-    left: Sequence[int] = ()
-    if fitting < len(positions):
-        stop = bisect_left(asked, seqs[fitting])
-        asked, found, left = asked[:stop], found[:stop], asked[stop:]
-        del seqs[fitting:], positions[fitting:], lengths[fitting:]
-    gone = [seq for seq, at in zip(asked, found, strict=True) if at < 0]
-    offsets = array("I", map(index.offsets.__getitem__, positions))
+    places = index.find_all(asked)
+    seqs, left = array("Q", asked), list[int]()
+    gone = list[int]()
+    if -1 in places:
+        gone = [seq for seq, at in zip(asked, places, strict=True) if at < 0]
+        seqs = array("Q", [seq for seq, at in zip(asked, places, strict=True) if at >= 0])
+        places = grouped([at for at in places if at >= 0])
+    lengths = array("I", gather(index.lengths, places))
+    fitting = bisect_right(list(accumulate(gather(index.sizes, places))), query.bytes_max)
+    fitting = min(max(fitting, 1), query.limit, len(places))
+    if fitting < len(places):
+        first_left = seqs[fitting]
+        left = list(asked[bisect_left(asked, first_left) :])
+        gone = gone[: bisect_left(gone, first_left)]
+        places = places[:fitting]
+        del seqs[fitting:], lengths[fitting:]
+    offsets = array("I", gather(index.offsets, places))
     return RecordsPlan(
         topic=topic.name, topic_id=topic.topic_id, seqs=seqs, offsets=offsets, lengths=lengths,
         extents=extents_at(topic, seqs, offsets, lengths), gone=gone, left=left, damaged=query.damaged,

@@ -10,6 +10,7 @@ from enum import Flag
 from typing import Final
 
 import attrs
+import msgspec
 
 from topics.log.reads.diff import Account, DiffPlan, DiffQuery
 
@@ -79,7 +80,9 @@ class Waited:
 
     def whole(self) -> DiffPlan:
         """What the caller gets."""
-        return attrs.evolve(self._plan, from_seq=start_of(self._first, self._plan), account=self._passed)
+        return msgspec.structs.replace(
+            self._plan, from_seq=start_of(self._first, self._plan), account=self._passed
+        )
 
 
 def plus(one: Account, other: Account) -> Account:

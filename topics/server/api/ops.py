@@ -33,9 +33,12 @@ Fields = Callable[[], bytes]  # of an answer: a JSON object. Raises `TopicsError
 
 
 class Session(Protocol):
-    """A connection as its ops know it. `works`: by queue, what it is pushed."""
+    """A connection as its ops know it. `works`: by queue, what it is pushed. `claims`: of each command that claims and
+    is not answered, what is called if the connection ends first.
+    """
 
     works: dict[str, Work]
+    claims: dict[OpCall, Callable[[], None]]
 
     def ready(self, call: OpCall) -> None:
         """The answer can be made. Once a message."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from topics.engine.replies import QueueState
 from topics.log.topic import Topic
 from topics.store.damages import known_damages
 from topics.store.writer import WalMeter
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 SLICE: Final = 500  # topics and segments looked at between two checkpoints: well below a millisecond
 
 TopicRow = tuple[str, int, int, int, int, int, int]
+QueueRow = tuple[str, int, int, int, int, int, float | None]
 
 
 @attrs.frozen(kw_only=True)
@@ -106,7 +108,7 @@ class TierFigures:
             else:
                 self.hot_segments += 1
                 self.hot_bytes += segment.size
-        self._looked += 1 + len(topic.segments)
+        self._looked += 1 + len(topic.segments) + 2 * (topic.jobs is not None)
         if self._looked < SLICE:
             return False
         self._looked = 0
@@ -115,7 +117,7 @@ class TierFigures:
 
 @attrs.frozen(kw_only=True)
 class MetricsSnapshot:
-    """The numbers of one scrape. `topics`: a name, then its figures, up to the bound."""
+    """The numbers of one scrape. `topics`, and `queues` among them: a name, then its figures, up to the bound."""
 
     traffic: Traffic
     port: PortCounts
@@ -131,6 +133,7 @@ class MetricsSnapshot:
     rewritten_bytes: int = 0
     freed_bytes: int = 0
     topics: Sequence[TopicRow] = ()
+    queues: Sequence[QueueRow] = ()
     topic_count: int = 0
     record_count: int = 0
     record_bytes: int = 0
@@ -161,24 +164,28 @@ async def take_figures(
             rewritten_bytes=compactor.reclaimer.rewritten_bytes,
             freed_bytes=compactor.reclaimer.freed_bytes,
         )
-    return await with_topics(shown, runtime.engine.topic_figures(), topics_max)
+    return await with_topics(shown, runtime.engine.topic_figures(topics_max), topics_max)
 
 
 async def with_topics(
-    shown: MetricsSnapshot, figures: Iterator[tuple[Topic, int]], topics_max: int
+    shown: MetricsSnapshot, figures: Iterator[tuple[Topic, int, QueueState | None]], topics_max: int
 ) -> MetricsSnapshot:
     rows: list[TopicRow] = []
+    queues: list[QueueRow] = []
     count = records = size = 0
-    for topic, durable_seq in figures:
+    for topic, durable_seq, queue in figures:
         index = topic.index
         count += 1
         records += index.live_count
         size += index.live_bytes
         if count <= topics_max:
             rows.append(_topic_row(topic, durable_seq))
+            if queue is not None:
+                queues.append(_queue_row(topic, queue))
         if shown.tiers.add(topic):
             await trio.lowlevel.checkpoint()
-    return attrs.evolve(shown, topics=rows, topic_count=count, record_count=records, record_bytes=size)
+    shown = attrs.evolve(shown, topics=rows, queues=queues)
+    return attrs.evolve(shown, topic_count=count, record_count=records, record_bytes=size)
 
 
 def _shard_figures(runtime: Runtime) -> Sequence[ShardFigures]:
@@ -208,4 +215,18 @@ def _topic_row(topic: Topic, durable_seq: int) -> TopicRow:
         durable_seq,
         index.base_seq,
         topic.evict_floor,
+    )
+
+
+def _queue_row(topic: Topic, queue: QueueState) -> QueueRow:
+    index = topic.index
+    oldest_s = index.ts[index.position(index.base_seq)] / 1000 if index.live_count else None
+    return (
+        topic.name,
+        queue.ready,
+        queue.in_flight,
+        queue.delayed,
+        queue.dead_lettered,
+        int(queue.paused),
+        oldest_s,
     )

@@ -103,6 +103,15 @@ _TOPIC_GAUGES: Final = (
     ("topic_earliest_seq", "The topic's first live record, or one above its head"),
     ("topic_evict_floor", "1 + the highest seq that the topic lost to its caps or its TTL"),
 )
+_QUEUE_GAUGES: Final = (
+    ("queue_ready", "Jobs of the queue that nobody has and anybody may get"),
+    ("queue_in_flight", "Jobs of the queue that are leased, or on their way to its dead letters"),
+    ("queue_delayed", "Jobs of the queue that wait for their time, or to be tried again"),
+    ("queue_dead_lettered", "Jobs that the queue gave up, since it was created"),
+    ("queue_paused", "1 if the queue hands out nothing"),
+    ("queue_oldest_job_timestamp_seconds",
+     "When the oldest job of the queue that is not done was put, in seconds since 1970; none if it has no jobs"),
+)  # fmt: skip
 _encode: Final = msgspec.json.Encoder().encode
 _Values = Mapping[Any, float]  # by the values of the labels, in their order
 
@@ -179,10 +188,10 @@ class Metrics:
                 by_shard = {(str(shard.shard),): _at(shard, place) for shard in taken.shards}
                 yield make(name, what, ("shard",), by_shard)
         bound = f"; series of their own have the {self._topics_max} topics created first"
-        for column, (name, what) in enumerate(_TOPIC_GAUGES, 1):
-            yield _gauges(
-                name, what + bound, ("topic",), {(row[0],): float(row[column]) for row in taken.topics}
-            )
+        for of_topic, rows_of in ((_TOPIC_GAUGES, taken.topics), (_QUEUE_GAUGES, taken.queues)):
+            for column, (name, what) in enumerate(of_topic, 1):
+                values: _Values = {(row[0],): row[column] for row in rows_of if row[column] is not None}  # type: ignore[misc]  # a name is in the first column alone
+                yield _gauges(name, what + bound, ("topic",), values)
         for family in self._registry.collect():
             family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
             yield family

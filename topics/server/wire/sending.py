@@ -44,8 +44,9 @@ class Outgoing:
         self.unsent.clear()
 
     def send_nowait(self) -> bool:
-        """Send what goes at once. True if that was all."""
-        assert self._sent == 0
+        """Send what goes at once. True if that was all; nothing more goes at once if it was not all before."""
+        if self._sent:
+            return False
         pieces = self.pieces
         if len(pieces) > 1 and self.size <= SLICE_BYTES:
             pieces[:] = (b"".join(pieces),)

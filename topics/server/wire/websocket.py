@@ -96,6 +96,7 @@ class WebSocket:
         self._pushed: deque[Sequence[bytes]] = deque()
         self._takes = trio.lowlevel.ParkingLot()  # who waits for what he pushed to be taken
         self.works: dict[str, Work] = {}
+        self.claims: dict[OpCall, Callable[[], None]] = {}
         self._under_way = self._under_way_bytes = 0
         self._resting = trio.lowlevel.ParkingLot()  # the task that sends
         self._ended: tuple[CloseCode, str] | None = None  # what to close with
@@ -106,7 +107,10 @@ class WebSocket:
 
     def ready(self, call: OpCall) -> None:
         self._ready.append(call)
-        self._resting.unpark_all()
+        if not self._resting:
+            return  # who sends will look
+        if self._under_way != 1 or not self._send_now():
+            self._resting.unpark_all()
 
     def start(self, task: Callable[[], Awaitable[object]]) -> None:
         self._tasks.start_soon(task)
@@ -119,6 +123,8 @@ class WebSocket:
             while any(one is pushed for one in self._pushed):
                 await self._takes.park()
         except trio.Cancelled:
+            if not any(one is pushed for one in self._pushed):
+                return  # they went in the same moment, and nobody takes them back
             self._pushed = deque(one for one in self._pushed if one is not pushed)
             raise
 
@@ -138,12 +144,16 @@ class WebSocket:
         self._collect()
         try:
             async with trio.open_nursery() as self._tasks:
-                self._tasks.start_soon(self._send)
-                self._tasks.start_soon(self._watch_over)
-                with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                    await self._receive()
-                    await self._close()
-                self._tasks.cancel_scope.cancel()
+                try:
+                    self._tasks.start_soon(self._send)
+                    self._tasks.start_soon(self._watch_over)
+                    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                        await self._receive()
+                        await self._close()
+                    self._tasks.cancel_scope.cancel()
+                finally:
+                    for leave in list(self.claims.values()):
+                        leave()
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._link.linger()
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
@@ -321,14 +331,30 @@ class WebSocket:
                 elif not self._leaving:
                     await self._resting.park()
                     continue
-                for call in self._leaving:
-                    self._under_way_bytes -= call.size
-                    call.taken()
-                self._under_way -= len(self._leaving)
-                self._leaving.clear()
-                self._moved.unpark_all()
+                self._let_go()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._tasks.cancel_scope.cancel()
+
+    def _send_now(self) -> bool:
+        """Answer the only command under way: to wake who sends costs much. False if the rest is for that task."""
+        self._gather()
+        try:
+            if not self._link.outgoing.send_nowait():
+                return False
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._tasks.cancel_scope.cancel()
+            return True
+        self._let_go()
+        return not self._ready
+
+    def _let_go(self) -> None:
+        """What was gathered is on its way."""
+        for call in self._leaving:
+            self._under_way_bytes -= call.size
+            call.taken()
+        self._under_way -= len(self._leaving)
+        self._leaving.clear()
+        self._moved.unpark_all()
 
     def _gather(self) -> None:
         """Make some of the messages that are to be sent. Whoever closes is sent none."""
@@ -350,15 +376,16 @@ class WebSocket:
                 protocol.send_text(message)
                 size += len(message)
             self._takes.unpark_all()
-        self._collect()
+        self._collect(wakes=False)
 
-    def _collect(self) -> None:
-        """What the protocol has to say is what is to be sent."""
+    def _collect(self, *, wakes: bool = True) -> None:
+        """What the protocol has to say is what is to be sent. `wakes`: whoever sends is to be told."""
         pieces = self._protocol.data_to_send()
         if pieces:
             self._said_eof = self._said_eof or b"" in pieces
             self._link.outgoing.pieces += filter(None, pieces)
-            self._resting.unpark_all()
+            if wakes:
+                self._resting.unpark_all()
 
 
 async def _is_utf8(text: bytes) -> bool:

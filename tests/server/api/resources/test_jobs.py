@@ -10,8 +10,12 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.server.api.asking import ask, code, said
 from tests.server.wire.places import SMALL, alone, begun, new_site, open_site
+from topics.calls.job_checks import claim_command
+from topics.engine.commands import Claim
+from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import Limits
 from topics.log.jobs.transitions import JobState
+from topics.server.api.memory import MemoryAccount, Share
 from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
 
@@ -133,10 +137,26 @@ async def test_jobs_come_in_claim_order_whatever_they_are_stored_as(compression)
 async def test_jobs_that_unfold_to_more_than_an_answer_holds_are_ready_again():
     async with open_site(limits=Limits(page_bytes=4096, wal_file_first=1 << 20)) as site:
         await queue_of(site, *["x" * 1500] * 5, compression="gzip", compression_min_bytes=1)
-        assert len((await claim(site, max=5))["claimed"]) == 3
+        assert [job["$seq"] for job in (await claim(site, max=5))["claimed"]] == [1, 2]
         await wait_all_tasks_blocked()
+        assert (await state(site))["ready"] == 3
+        assert [job["$seq"] for job in (await claim(site, max=5))["claimed"]] == [3, 4]
+
+
+@pytest.mark.rule("Q4.2")
+async def test_jobs_that_there_is_no_memory_for_are_ready_again():
+    site, account = new_site(), MemoryAccount("unsent", "answers", 1)
+    async with alone(), begun(site) as runtime:
+        await queue_of(site, 1, 2)
+        account.hold(1)
+        command = claim_command("q", "w", site.options.limits, most=2)
+        with pytest.raises(Rejected) as refused:
+            await runtime.jobs.claim(command, Share(account))
+        assert refused.value.code is Code.THROTTLED
+        await settled(runtime)
         assert (await state(site))["ready"] == 2
-        assert [job["$seq"] for job in (await claim(site, max=5))["claimed"]] == [4, 5]
+        jobs = (await claim(site, max=2))["claimed"]
+        assert [(job["$seq"], job["deliveries"]) for job in jobs] == [(1, 1), (2, 1)]
 
 
 @pytest.mark.rule("Q3.5")
@@ -218,14 +238,55 @@ async def test_a_claim_that_is_cancelled_has_leased_nothing():
         assert (await state(site))["ready"] == 1
 
 
+@pytest.mark.rule("H1.54", "Q4.9")
 async def test_many_jobs_are_taken_in_one_claim_and_one_ack():
     limits = Limits(wal_file_first=SMALL.wal_file_first, wal_reserve=SMALL.wal_reserve)
     async with open_site(limits=limits) as site:
         await queue_of(site, *range(1000))
-        jobs = (await claim(site, max=1000))["claimed"]
+        await ask(site, "POST", Q, {"records": [{"data": "one more"}]})
+        jobs = (await claim(site, max=10**9))["claimed"]
         seqs, ids = [job["$seq"] for job in jobs], [job["lease_id"] for job in jobs]
         told = (await said(site, "POST", f"{Q}/ack", {"node": "w", "seqs": seqs, "lease_ids": ids}))[1]
         assert (len(told["acked"]), told["in_flight"]) == (1000, 0)
         assert code(await said(site, "POST", f"{Q}/ack", {"node": "w", "seqs": [*seqs, 1]})) == (
             400, "batch_too_large",
         )  # fmt: skip
+
+
+def deliveries(runtime, limit=9):
+    return {view.seq: view.deliveries for view in runtime.engine.peek("q", JobState.READY, limit)}
+
+
+@pytest.mark.rule("Q2.2")
+async def test_jobs_for_whose_answer_there_is_no_memory_were_delivered_to_nobody():
+    clock, site = ManualClock(), new_site(unsent_bytes_max=200)
+    async with alone(), begun(site, clock=clock) as runtime:
+        await queue_of(site, *["x" * 300] * 3, max_deliveries=2, dead_letter="dlq")
+        other = Share(site.answers)
+        other.reserve(150)
+        for _ in range(4):
+            with pytest.raises(Rejected) as refused:
+                await runtime.jobs.claim(Claim(topic="q", node=b"w", count_max=3), Share(site.answers))
+            assert refused.value.code is Code.THROTTLED
+            await settled(runtime)
+        other.release()
+        assert (await state(site))["ready"] == 3
+        assert deliveries(runtime) == {1: 0, 2: 0, 3: 0}
+
+
+@pytest.mark.rule("Q4.1")
+async def test_an_answer_is_bounded_by_what_its_jobs_are_unfolded():
+    clock, site = ManualClock(), new_site()
+    async with alone(), begun(site, clock=clock) as runtime:
+        await queue_of(site, compression="gzip", max_deliveries=1, dead_letter="dlq")
+        for priority in (0, 0, 0, 9):
+            job = {"data": "0" * 4000, "priority": priority}
+            await ask(site, "POST", Q, {"records": [job]})
+        given = []
+        for bytes_max in (9000, 1, 4500):
+            given.append(
+                [job["$seq"] for job in (await claim(site, max=9, max_batch_bytes=bytes_max))["claimed"]]
+            )
+            await settled(runtime)
+        assert given == [[4, 1], [2], [3]]  # what comes first, not what is lowest
+        assert (await state(site))["dead_lettered"] == 0

@@ -6,16 +6,17 @@ pushed end with the connection, those that it claimed do not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from topics.embed.aio.hands import Hand, Work
-from topics.engine.commands import Ack, Extend, Nack
-from topics.engine.replies import JobsSettled, Reply
-from topics.engine.tickets import Ticket
+from topics.embed.aio.jobs import Claimed
+from topics.engine.commands import Ack, Claim, Extend, Nack
+from topics.engine.replies import JobsClaimed, JobsSettled, Reply
+from topics.engine.tickets import Stage, Ticket
 from topics.kernel.errors import Code, Rejected, TopicsError
 from topics.kernel.limits import Limits
 from topics.server.api import schemas as s
@@ -69,25 +70,60 @@ async def claim(call: OpCall) -> None:
     """Lease jobs; wait for them if asked."""
     name = call.topic()
     asked, ignored = _claim.decode(call.text)
-    ticket = await call.runtime.jobs.propose(claim_of(name, asked, call.site.options.limits))
-    call.session.start(partial(_answer_claim, call, name, ticket, ignored))
-
-
-async def _answer_claim(call: OpCall, topic: str, ticket: Ticket, ignored: Sequence[str]) -> None:
-    runtime = call.runtime
+    command = claim_of(name, asked, call.site.options.limits)
     call.room = Share(call.site.answers)
+    call.session.claims[call] = call.runtime.jobs.begin(command, partial(_claimed, call, command, ignored))
+
+
+def _claimed(call: OpCall, command: Claim, ignored: Sequence[str], ticket: Ticket) -> None:
+    """The claim has ended. What is in memory is answered at once, for the rest there is a task."""
+    jobs, room = call.runtime.jobs, call.room
+    assert room is not None
+    call.session.claims.pop(call, None)
+    later: Callable[[], Awaitable[Claimed | None]]
+    if ticket.stage is Stage.WITHDRAWN:
+        _answer_claim(call, command.topic, None, ignored)
+        return
+    if ticket.error is not None and ticket.error.code is Code.DISK_LOW:  # room may be made
+        later = partial(jobs.claim, command, room)
+    else:
+        try:
+            reply = ticket.result()
+            assert isinstance(reply, JobsClaimed)
+            claimed = jobs.at_hand(reply, room)
+        except TopicsError as error:
+            call.refuse(error)
+            return
+        if claimed is not None:
+            _answer_claim(call, command.topic, claimed, ignored)
+            return
+        later = partial(jobs.fetch, reply, room, bytes_max=command.bytes_max)
+    call.session.start(partial(_answer_later, call, command.topic, later, ignored))
+
+
+async def _answer_later(
+    call: OpCall, topic: str, later: Callable[[], Awaitable[Claimed | None]], ignored: Sequence[str]
+) -> None:
     try:
-        claimed = await runtime.jobs.finish(ticket, call.room)
-        if claimed is None:
-            claimed = nothing_claimed(runtime, topic)
+        claimed = await later()
     except TopicsError as error:
         call.refuse(error)
-        return
-    if claimed.jobs:
-        call.unsent = partial(
-            runtime.jobs.release, topic, claimed.jobs
-        )  # else it has them, whatever happens to it
-    call.answer(lambda: claimed_json(topic, claimed, ignored) + performance_since(call.started) + b"}")
+    else:
+        _answer_claim(call, topic, claimed, ignored)
+
+
+def _answer_claim(call: OpCall, topic: str, claimed: Claimed | None, ignored: Sequence[str]) -> None:
+    """None: nobody waits any longer."""
+    runtime = call.runtime
+    if claimed is not None and claimed.jobs:
+        # If it was sent it has them, whatever happens to it.
+        call.unsent = partial(runtime.jobs.release, topic, claimed.jobs, was_sent=False)
+
+    def fields() -> bytes:
+        found = nothing_claimed(runtime, topic) if claimed is None else claimed
+        return claimed_json(topic, found, ignored) + performance_since(call.started) + b"}"
+
+    call.answer(fields)
 
 
 async def _settle(
@@ -120,7 +156,7 @@ async def work(call: OpCall) -> None:
     elif len(works) >= WORKS_MAX:
         raise Rejected(
             Code.THROTTLED,
-            f"topic: {WORKS_MAX} queues push to this connection, which is the limit; use another",
+            f"topic: this connection already works on {WORKS_MAX} queues, the limit; open another connection",
             limit="works",
             max=WORKS_MAX,
         )

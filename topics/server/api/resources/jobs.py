@@ -146,12 +146,12 @@ async def claim_jobs(call: HandlerCall) -> Answer:
                 claimed = await jobs.claim(command, call.peer.room)
         except PeerGone:
             if claimed is not None:
-                jobs.release(name, claimed.jobs)
+                jobs.release(name, claimed.jobs, was_sent=False)
             raise
     if claimed is None:
         claimed = nothing_claimed(call.runtime, name)
     body = claimed_json(name, claimed, ignored) + call.performance() + b"}"
-    unsent = partial(jobs.release, name, claimed.jobs) if claimed.jobs else None
+    unsent = partial(jobs.release, name, claimed.jobs, was_sent=False) if claimed.jobs else None
     return Answer(200, body, unsent=unsent)
 
 

@@ -123,7 +123,7 @@ async def _long_poll(
         last = attrs.evolve(query, from_ts=None, from_seq=plan.next_from_seq, epoch=plan.epoch, limit=0)
         plan, records = runtime.engine.plan_diff(last), b"[]"
         passed = passed_since(passed, first, plan)
-    return attrs.evolve(plan, from_seq=start_of(first, plan), account=passed), records
+    return msgspec.structs.replace(plan, from_seq=start_of(first, plan), account=passed), records
 
 
 def _has_news(call: HandlerCall, plan: DiffPlan) -> bool:

@@ -38,10 +38,12 @@ _ping: Final = OpenForm(enveloped(PingIn))
 
 
 async def ping(call: OpCall) -> None:
-    """The connection lives, and whatever was asked before this has taken effect."""
+    """The connection lives, and whatever was asked before this has taken effect. `now`: by which leases end, in ms."""
     _, ignored = _ping.decode(call.text)
-    fields = msgspec.json.encode({"ignored": ignored} if ignored else {})
-    call.answer(lambda: fields)
+    runtime = call.site.runtime
+    fields: dict[str, object] = {} if runtime is None else {"now": runtime.engine.now_ms()}
+    fields |= {"ignored": ignored} if ignored else {}
+    call.answer(lambda: msgspec.json.encode(fields))
 
 
 OPS: Final = (Op(name="ping", answer="pong", scope=None, take=ping),)

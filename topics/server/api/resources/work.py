@@ -18,7 +18,7 @@ from topics.embed.aio.jobs import Claimed
 from topics.embed.aio.runtime import Runtime
 from topics.engine.commands import Claim
 from topics.engine.engine import Engine
-from topics.kernel.errors import Code, Rejected, TopicsError, invalid
+from topics.kernel.errors import Code, Rejected, TopicsError, invalid, not_a_queue
 from topics.kernel.limits import LEASE_MS_MAX, Limits
 from topics.server.api import schemas as s
 from topics.server.api.call import HandlerCall
@@ -42,7 +42,7 @@ def work_of(topic: str, node: object, limits: Limits, *, most: int, lease_ms: in
 def check_queue(engine: Engine, topic: str) -> None:
     """Raises `Rejected`: topic_not_found, not_a_queue."""
     if engine.topic_state(topic).queue is None:
-        raise Rejected(Code.NOT_A_QUEUE, f"topic {topic!r} is a log; only a queue has jobs", topic=topic)
+        raise not_a_queue(topic)
 
 
 async def work(call: HandlerCall) -> Answer:
@@ -56,7 +56,7 @@ async def work(call: HandlerCall) -> Answer:
     command = work_of(
         name, call.text("node"), limits,
         most=call.number("max", default=1, most=limits.claim_limit),
-        lease_ms=call.number("lease_ms", default=0, most=LEASE_MS_MAX) or None,
+        lease_ms=call.number("lease_ms", default=0, most=LEASE_MS_MAX) if b"lease_ms" in call.query else None,
     )  # fmt: skip
     check_queue(call.runtime.engine, name)
     stream = JobStream(call.runtime, command, Share(call.site.answers), call.site.options.bytes_per_s)

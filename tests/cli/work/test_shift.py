@@ -1,4 +1,4 @@
-"""What a worker does with jobs and their leases, whatever it is that does them."""
+"""What a worker of the command line does with jobs and leases, whatever it is that does them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import topics
 from tests.support.embedded import wait_until
-from topics.cli.work.worker import Ended, Worker, WorkRules
+from topics.cli.work.shift import Ended, Shift, WorkRules
 
 
 class Hand:
@@ -37,24 +37,30 @@ class Hand:
 
 
 class Running:
-    """A worker in a thread, until its queue is empty."""
+    """A shift in a thread, until its queue is empty."""
 
     def __init__(
         self, queue: topics.Queue, *, start: Callable[[Any], Any] | None = None, **rules: Any
     ) -> None:
-        self.hands: list[Hand] = []
+        self._hands: list[Hand] = []
         self.ended: list[Ended] = []
         given: dict[str, Any] = {"concurrency": 8, "lease_ms": 60_000, "grace_s": 0, "backs_off": False}
-        self.worker = Worker(
+        self.shift = Shift(
             queue, start or self._start, WorkRules(**{**given, "until_empty": True, **rules}),
             tell=self.ended.append, say=lambda line: None,
         )  # fmt: skip
-        self.thread = threading.Thread(target=self.worker.run, daemon=True)
+        self.thread = threading.Thread(target=self.shift.run, daemon=True)
         self.thread.start()
 
     def _start(self, job: topics.Job) -> Hand:
-        self.hands.append(Hand(job))
-        return self.hands[-1]
+        hand = Hand(job)
+        self._hands.append(hand)
+        return hand
+
+    @property
+    def hands(self) -> list[Hand]:
+        """By job: threads begin them in any order."""
+        return sorted(self._hands, key=lambda hand: hand.job.seq)
 
     def end(self) -> list[Ended]:
         self.thread.join(20)
@@ -69,6 +75,7 @@ def queue(tmp_path: pathlib.Path) -> Iterator[topics.Queue]:
         yield store.queue("jobs", node="w")
 
 
+@pytest.mark.rule("O2.9")
 def test_so_many_at_a_time_and_each_is_settled_as_it_ended(queue: topics.Queue) -> None:
     queue.put_many([{"data": i} for i in range(5)])
     running = Running(queue, concurrency=2)
@@ -164,7 +171,7 @@ def test_a_task_that_cannot_be_started_has_failed(queue: topics.Queue) -> None:
 def test_a_queue_that_goes_away_ends_the_worker(queue: topics.Queue) -> None:
     queue.put(1)
     said: list[BaseException] = []
-    worker = Worker(
+    shift = Shift(
         queue, Hand,
         WorkRules(concurrency=2, lease_ms=1000, grace_s=0, backs_off=True, until_empty=False),
         tell=lambda ended: None, say=lambda line: None,
@@ -172,7 +179,7 @@ def test_a_queue_that_goes_away_ends_the_worker(queue: topics.Queue) -> None:
 
     def run() -> None:
         try:
-            worker.run()
+            shift.run()
         except topics.Rejected as error:
             said.append(error)
 
