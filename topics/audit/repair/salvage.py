@@ -63,7 +63,8 @@ class Salvaged:
 def of_segment(disk: Disk, topic: Topic, segment: Segment) -> Iterator[KeptSlot | int]:
     """The slots of a segment in the order of their seqs; of a live record that is damaged only the seq.
 
-    Dead ones that have left the index keep their entries, for a segment covers seqs without a gap.
+    Dead ones that have left the index keep their entries, for a segment covers seqs without a gap. When they came, only
+    their bytes know, and whether they have any, nobody: they are never told as dropped.
     """
     path = segment_path(topic.topic_id, segment.first, "data")
     size = disk.size(path)
@@ -71,16 +72,16 @@ def of_segment(disk: Disk, topic: Topic, segment: Segment) -> Iterator[KeptSlot 
     found = walk(
         data, 0, len(data), topic_id=topic.topic_id, first_seq=segment.first, seq_stop=segment.last + 1
     )
-    places = {seq: (found.offsets[at], found.lengths[at]) for at, seq in enumerate(found.seqs)}
-    index = topic.index
+    places = {seq: (found.offsets[at], found.lengths[at], found.ts[at]) for at, seq in enumerate(found.seqs)}
+    index, before = topic.index, 0
     for seq in range(max(segment.first, index.base_seq), segment.last + 1):
         at = index.position(seq)
+        offset, length, ts = places.get(seq, (0, 0, 0))
         run = index.slotless.next_from(seq)
         if run is not None and run.first <= seq:
-            yield KeptSlot(seq, b"", index.ts[at - 1], run.end)
-            continue
-        offset, length = places.get(seq, (0, 0))
-        if length or not index.flags[at] & IS_LIVE:
+            before = max(ts, before, index.ts[at - 1])
+            yield KeptSlot(seq, data[offset : offset + length], before, run.end)
+        elif length or not index.flags[at] & IS_LIVE:
             frame, damaged = data[offset : offset + length], not length and index.lengths[at] > 0
             yield KeptSlot(seq, frame, index.ts[at], index.flags[at], damaged)
         else:
