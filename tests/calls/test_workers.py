@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -13,6 +15,7 @@ import anyio.lowlevel
 import pytest
 
 import topics
+from tests.support.embedded import wait_until
 from topics.calls.awaiting import AsyncTopicStore
 from topics.calls.blocking import TopicStore
 from topics.calls.call import Call, Steps, drive
@@ -408,3 +411,18 @@ def test_a_store_that_is_closed_ends_its_worker(tmp_path: Path) -> None:
         worker.run(print)
     closing.join()
     assert refused.value.code == Code.SHUTTING_DOWN
+
+
+def test_a_sigterm_that_wakes_nobody_stops_a_worker_all_the_same(jobs: topics.Queue) -> None:
+    """Its handler is run by the main thread, once that does something again."""
+    jobs.put(1)
+    main = threading.main_thread().ident
+    with jobs.store.worker(jobs.name, handle_signals=True) as worker:
+
+        def handle(_job: topics.Job) -> None:
+            assert wait_until(lambda: sys._current_frames()[main].f_code.co_filename == threading.__file__)  # type: ignore[index]
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+        worker.run(handle)
+
+    assert counts_of(jobs) == (0, 0, 0)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, suppress
 from types import FrameType, TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 import msgspec
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -20,6 +20,10 @@ from topics.calls.workers.desk import Supply
 from topics.calls.workers.leases import WorkerRules
 
 J = TypeVar("J", bound=LeasedRecord)
+
+# A signal that comes just as the main thread begins to wait, or to another thread, does not end the wait, and its
+# handler runs only when the main thread does something again.
+_SIGNAL_S: Final = 1.0
 
 
 class Worker(Generic[J]):
@@ -76,7 +80,8 @@ class Worker(Generic[J]):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            while thread.is_alive():
+                thread.join(_SIGNAL_S)
         self._portal.call(self._tasks.desk.add_hands, -count)
         if failures:
             raise failures[0]
