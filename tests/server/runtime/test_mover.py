@@ -33,6 +33,7 @@ async def test_a_task_moves_what_is_to_be_moved(durability):
     async with alone(), begun(new_site(), clock=clock) as runtime:
         config = parse_config({"durability": durability})
         await runtime.submit(PutTopic(topic="t", config=config))
+        await runtime.submit(PutTopic(topic="dlq", config=config))  # a move makes no topic
         await runtime.append(Append(topic="t", records=RecordColumns([b"%d" % i for i in range(20)])))
         begin(runtime, "t", list(range(1, 16)), "dlq")
         while runtime.engine.state.moves:

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from topics.engine.commands import Claim
 from topics.engine.engine import Engine
 from topics.engine.tickets import Stage, Ticket
+from topics.kernel.limits import READ_LIMIT_DEFAULT
 from topics.log.jobs.transitions import JobState
+from topics.log.topic import Topic
 from topics.simulation.oracle import PromiseBroken
 
 
@@ -26,6 +28,19 @@ def check_waiting(engine: Engine, tickets: Iterable[Ticket]) -> None:
         if config is None or config.max_in_flight or config.rate_limit or config.claim_jitter_ms:
             continue
         queue = engine.topic_state(command.topic).queue
-        ready = [] if queue is None or queue.paused else engine.peek(command.topic, JobState.READY, 1)
-        if ready:
-            raise PromiseBroken(f"{command!r:.200} waits, and there is {ready[0]}")
+        topic = engine.catalog.find(command.topic)
+        if topic is None or queue is None or queue.paused:
+            continue
+        for job in engine.peek(command.topic, JobState.READY, READ_LIMIT_DEFAULT):
+            if _has_room(topic, job.seq):
+                raise PromiseBroken(f"{command!r:.200} waits, and there is {job}")
+
+
+def _has_room(topic: Topic, seq: int) -> bool:
+    """Whether the job's key lets one more of its jobs go, be it this one or one before it."""
+    cap, key_ids, jobs = topic.config.max_in_flight_per_key, topic.index.key_ids, topic.jobs
+    key = key_ids[topic.index.find(seq)] if cap and key_ids is not None else 0
+    if not key:
+        return True
+    assert jobs is not None
+    return jobs.key_leases.get(key, 0) + (jobs.key_rests.get(key, 0) if cap == 1 else 0) < cap
