@@ -183,6 +183,26 @@ def test_a_loop_that_takes_ten_leases_for_a_job_keeps_it(jobs: topics.Queue) -> 
     assert counts_of(jobs) == (0, 0, 0)
 
 
+@pytest.mark.rule("Q1.14")
+def test_a_worker_names_the_lease_of_every_job(jobs: topics.Queue) -> None:
+    jobs.configure(require_lease_id=True)
+    jobs.put_many([{"data": what} for what in ("returns", "raises", "settles itself")])
+
+    def handle(job: topics.Job) -> None:
+        if job.data == "settles itself":
+            assert job.extend(60_000)
+            assert job.ack()
+        elif job.data == "raises" and job.deliveries == 1:
+            raise ValueError
+
+    with jobs.store.worker(jobs.name, until_empty=True) as worker:
+        worker.run(handle)
+    jobs.put("of a loop")
+    with jobs.store.worker(jobs.name, until_empty=True) as worker:
+        assert [job.data for job in worker] == ["of a loop"]
+    assert counts_of(jobs) == (0, 0, 0)
+
+
 @pytest.mark.rule("Q6.1")
 def test_what_a_handler_raises_is_the_reason_and_the_job_comes_again(jobs: topics.Queue) -> None:
     jobs.put("x")
@@ -417,10 +437,11 @@ def test_a_sigterm_that_wakes_nobody_stops_a_worker_all_the_same(jobs: topics.Qu
     """Its handler is run by the main thread, once that does something again."""
     jobs.put(1)
     main = threading.main_thread().ident
+    assert main is not None
     with jobs.store.worker(jobs.name, handle_signals=True) as worker:
 
         def handle(_job: topics.Job) -> None:
-            assert wait_until(lambda: sys._current_frames()[main].f_code.co_filename == threading.__file__)  # type: ignore[index]
+            assert wait_until(lambda: sys._current_frames()[main].f_code.co_filename == threading.__file__)
             signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
         worker.run(handle)
