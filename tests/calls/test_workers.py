@@ -258,6 +258,28 @@ def test_a_handler_whose_lease_is_lost_is_cancelled(run: Callable[[Main], Any]) 
     assert run(main) == [True]
 
 
+@pytest.mark.rule("Q6.2")
+def test_what_was_finished_too_late_is_told(
+    run: Callable[[Main], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(store: AsyncTopicStore, queue: topics.AsyncQueue) -> None:
+        await queue.put("x")
+        async with store.worker(queue.name, node="w", lease_ms=60_000) as worker:
+
+            async def handle(job: topics.AsyncJob) -> None:
+                worker.stop()
+                assert await queue.nack([job.seq], delay_ms=0)  # by somebody else, without a token
+
+            await worker.run(handle)
+        assert await counts(queue) == (1, 0, 0)
+
+    run(main)
+    said = [message for message in caplog.messages if "job 1" in message]
+    assert [message.partition(": ")[2] for message in said] == [
+        "job 1 was finished and does not count: its lease had ended; it may be done again"
+    ]
+
+
 def test_who_settles_his_job_himself_goes_on(run: Callable[[Main], Any]) -> None:
     async def main(store: AsyncTopicStore, queue: topics.AsyncQueue) -> None:
         await queue.put("x")
@@ -447,3 +469,23 @@ def test_a_sigterm_that_wakes_nobody_stops_a_worker_all_the_same(jobs: topics.Qu
         worker.run(handle)
 
     assert counts_of(jobs) == (0, 0, 0)
+
+
+def test_a_sigterm_that_wakes_nobody_stops_a_loop_all_the_same(jobs: topics.Queue) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def waits_for_a_job() -> bool:
+        is_asked = worker._tasks.desk.waiting == 1
+        return is_asked and sys._current_frames()[main].f_code.co_filename == threading.__file__
+
+    def interrupt() -> None:
+        assert wait_until(waits_for_a_job)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    with jobs.store.worker(jobs.name, handle_signals=True) as worker:
+        interrupting = threading.Thread(target=interrupt)
+        interrupting.start()
+        for _ in worker:
+            raise AssertionError
+    interrupting.join()

@@ -1,5 +1,7 @@
 """Jobs are handed out, given back and done: the engine with its log in memory (queues 2 to 4)."""
 
+from array import array
+
 import pytest
 
 from tests.engine.driving import T0
@@ -7,6 +9,7 @@ from tests.engine.queue.driving import Queue
 from topics.codec.log.leases import (
     Acked,
     Claimed,
+    DeadLettered,
     Extended,
     Paused,
     Purged,
@@ -324,6 +327,7 @@ def test_jobs_that_cannot_be_read_go_to_the_dead_letters():
     mine, other, _ = q.claim(3)
     told = q.do(GiveUp(topic="q", seqs=[1, 2], leases=[mine[1:3], (other.nonce, 99)]))
     assert (list(told.seqs), list(told.skipped)) == ([1], [2])
+    assert q.events()[-1] == DeadLettered(b"letters", b"corrupt", array("Q", [1]))
     assert [job.state for job in q.engine.peek("q", JobState.IN_FLIGHT, 9)] == [
         JobState.MOVING, JobState.IN_FLIGHT, JobState.IN_FLIGHT,
     ]  # fmt: skip
@@ -613,6 +617,9 @@ def test_a_failed_shard_refuses_claims_and_those_that_wait():
         q.acking(1),
         q.nacking(1),
         Extend(topic="q", node=b"w", seqs=[1], lease_ms=100),
+        Release(topic="q", seqs=[1], leases=[(1, 1)]),
+        Purge(topic="q"),
+        Pause(topic="q", paused=True),
     ):
         with pytest.raises(Rejected) as refused:
             q.propose(command)

@@ -153,7 +153,7 @@ class AsyncWorker(Generic[J]):
         self._telling.add(job.lease_id)
         while not job.is_settled:
             try:
-                await self._supply.tell(tell)
+                found = await self._supply.tell(tell)
             except TopicsError as error:
                 if job.is_lost:
                     break
@@ -162,9 +162,21 @@ class AsyncWorker(Generic[J]):
                 failures += 1
                 await anyio.sleep(pause_s(failures, _chance()))
             else:
+                if job.seq in found.skipped:
+                    self._came_too_late(job, is_certain=not failures)
+                    break
                 job.is_settled = True
         self._telling.discard(job.lease_id)
         self.desk.done(job)
+
+    def _came_too_late(self, job: J, *, is_certain: bool) -> None:
+        """What was said of it does not count."""
+        job.until_s = float("-inf")
+        why = "its lease had ended" if is_certain else "its lease had ended, or only an answer was lost"
+        _log.warning(
+            "queue %s: job %d was finished and does not count: %s; it may be done again",
+            self._queue.name, job.seq, why,
+        )  # fmt: skip
 
     def _leave(self, job: J) -> None:
         """Its loop was left. The keeper looks before long; until then the block may end of what was raised."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import CancelledError, wait
 from contextlib import ExitStack, suppress
 from types import FrameType, TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
@@ -20,6 +20,7 @@ from topics.calls.workers.desk import Supply
 from topics.calls.workers.leases import WorkerRules
 
 J = TypeVar("J", bound=LeasedRecord)
+R = TypeVar("R")
 
 # A signal that comes just as the main thread begins to wait, or to another thread, does not end the wait, and its
 # handler runs only when the main thread does something again.
@@ -90,14 +91,14 @@ class Worker(Generic[J]):
         portal, tasks = self._portal, self._tasks
         portal.call(tasks.desk.add_hands, 1)
         try:
-            while (job := portal.call(tasks.desk.next)) is not None:
+            while (job := self._hearing_signals(tasks.desk.next)) is not None:
                 try:
                     yield job
                 except GeneratorExit:
                     with suppress(RuntimeError):  # it is over, and the job given back
                         portal.call(tasks._leave, job)  # noqa: SLF001 -- its own
                     raise
-                portal.call(tasks._settle, job)  # noqa: SLF001 -- its own
+                self._hearing_signals(tasks._settle, job)  # noqa: SLF001 -- its own
         finally:
             with suppress(RuntimeError):
                 portal.call(tasks.desk.add_hands, -1)
@@ -128,6 +129,13 @@ class Worker(Generic[J]):
             failure = error
         with suppress(CancelledError):  # the block has ended while it was done
             self._portal.call(self._tasks._settle, job, failure)  # noqa: SLF001 -- its own
+
+    def _hearing_signals(self, call: Callable[..., Awaitable[R]], *arguments: object) -> R:
+        """As `portal.call`, for a main thread that may wait long."""
+        future = self._portal.start_task_soon(call, *arguments)
+        while not wait([future], _SIGNAL_S).done:
+            pass
+        return future.result()
 
     def _stop_at_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.stop()
