@@ -460,7 +460,7 @@ def test_a_sigterm_that_wakes_nobody_stops_a_worker_all_the_same(jobs: topics.Qu
     jobs.put(1)
     main = threading.main_thread().ident
     assert main is not None
-    with jobs.store.worker(jobs.name, handle_signals=True) as worker:
+    with jobs.store.worker(jobs.name) as worker:
 
         def handle(_job: topics.Job) -> None:
             assert wait_until(lambda: sys._current_frames()[main].f_code.co_filename == threading.__file__)
@@ -469,6 +469,45 @@ def test_a_sigterm_that_wakes_nobody_stops_a_worker_all_the_same(jobs: topics.Qu
         worker.run(handle)
 
     assert counts_of(jobs) == (0, 0, 0)
+
+
+@pytest.mark.rule("Q6.2")
+def test_a_sigterm_stops_every_worker_of_the_main_thread(run: Callable[[Main], Any]) -> None:
+    async def main(store: AsyncTopicStore, queue: topics.AsyncQueue) -> None:
+        async with store.worker(queue.name) as one, store.worker(queue.name, node="later") as other:
+            signal.raise_signal(signal.SIGTERM)
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # a second one ends the process
+            for worker in (one, other):
+                assert [job async for job in worker] == []
+
+    run(main)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.rule("Q6.2")
+def test_a_worker_leaves_a_programs_own_handler_alone_and_is_content_with_any_thread(
+    jobs: topics.Queue,
+) -> None:
+    own = lambda *_: None  # noqa: E731 -- a handler
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        with jobs.store.worker(jobs.name):
+            assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    def elsewhere() -> None:
+        jobs.put(1)
+        with jobs.store.worker(jobs.name, until_empty=True) as worker:
+            worker.run(lambda job: seen.append(job.data))
+
+    seen: list[int] = []
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert seen == [1]
+    with jobs.store.worker(jobs.name, handle_signals=False):
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_a_sigterm_that_wakes_nobody_stops_a_loop_all_the_same(jobs: topics.Queue) -> None:
@@ -483,7 +522,7 @@ def test_a_sigterm_that_wakes_nobody_stops_a_loop_all_the_same(jobs: topics.Queu
         assert wait_until(waits_for_a_job)
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
-    with jobs.store.worker(jobs.name, handle_signals=True) as worker:
+    with jobs.store.worker(jobs.name) as worker:
         interrupting = threading.Thread(target=interrupt)
         interrupting.start()
         for _ in worker:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import random
-import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Final, Generic, Self, TypeVar
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
 
 from topics.calls.job_values import Claimant, LeasedRecord
 from topics.calls.jobs import Ack, Extend, Nack, Settle
@@ -28,6 +27,7 @@ from topics.calls.workers.leases import (
     reason_of,
     retry_ms,
 )
+from topics.calls.workers.sigterm import soon, stopping_at_sigterm
 from topics.kernel.errors import TopicsError
 
 J = TypeVar("J", bound=LeasedRecord)
@@ -94,13 +94,13 @@ class AsyncWorker(Generic[J]):
         bringing = anyio.CancelScope(
             shield=True
         )  # also where the block is cancelled, until its jobs are given back
+        handles = self._rules.handle_signals
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._bring, bringing)
             tasks.start_soon(self._keep, tasks)
             try:
-                if self._rules.handle_signals:
-                    await tasks.start(self._stop_at_sigterm)
-                yield self
+                with stopping_at_sigterm(soon(self.stop)) if handles else nullcontext():
+                    yield self
             except Exception as error:  # noqa: BLE001 -- raised below
                 raised = error
             finally:
@@ -231,13 +231,6 @@ class AsyncWorker(Generic[J]):
             job.until_s = float("-inf")
         for job in jobs:
             self.desk.done(job)
-
-    async def _stop_at_sigterm(self, *, task_status: TaskStatus[None]) -> None:
-        with anyio.open_signal_receiver(signal.SIGTERM) as signals:
-            task_status.started()
-            async for _ in signals:
-                self.stop()
-                return
 
 
 class _Loop(AsyncIterator[J]):

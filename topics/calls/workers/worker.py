@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError, wait
 from contextlib import ExitStack, suppress
-from types import FrameType, TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
 
 import msgspec
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -18,6 +17,7 @@ from topics.calls.workers.async_worker import AsyncWorker
 from topics.calls.workers.claims import Carrier, InThreads
 from topics.calls.workers.desk import Supply
 from topics.calls.workers.leases import WorkerRules
+from topics.calls.workers.sigterm import stopping_at_sigterm
 
 J = TypeVar("J", bound=LeasedRecord)
 R = TypeVar("R")
@@ -51,7 +51,6 @@ class Worker(Generic[J]):
         self._name = f"topics-worker-{queue.name}"
         self._rules = rules
         self._portal: BlockingPortal
-        self._before: Any = None
 
     def stop(self) -> None:
         """Take no more jobs: `run` returns, and loops end, when those in hand are done."""
@@ -108,8 +107,7 @@ class Worker(Generic[J]):
             self._portal = stack.enter_context(start_blocking_portal(name=f"{self._name}-leases"))
             stack.enter_context(self._portal.wrap_async_context_manager(self._tasks.running()))
             if self._rules.handle_signals:
-                self._before = signal.signal(signal.SIGTERM, self._stop_at_signal)
-                stack.callback(lambda: signal.signal(signal.SIGTERM, self._before))
+                stack.enter_context(stopping_at_sigterm(self.stop))
             self._end = stack.pop_all()
         return self
 
@@ -136,7 +134,3 @@ class Worker(Generic[J]):
         while not wait([future], _SIGNAL_S).done:
             pass
         return future.result()
-
-    def _stop_at_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.stop()
-        signal.signal(signal.SIGTERM, self._before)
