@@ -28,7 +28,8 @@ def test_the_last_nack_moves_the_job_with_its_reason():
     q.claim()
     q.nack(1, delay_ms=0)
     q.claim()
-    q.nack(1, reason=b"no such file", delay_ms=0)
+    told = q.nack(1, reason=b"no such file", delay_ms=0)
+    assert (told.ready, told.in_flight) == (1, 1)
     assert q.counts() == (1, 1, 0)  # it moves, which counts as in flight
     assert q.seqs(5) == [2]
     assert q.nack(2, delay_ms=0).in_flight == 1
@@ -183,3 +184,16 @@ def test_another_maximum_counts_from_then_on():
     q.put("q", type="queue", max_deliveries=1, dead_letter="dlq")
     q.nack(1, delay_ms=0)
     assert [data for data, _ in q.letters()] == [b"1"]
+
+
+def test_a_job_that_leaves_its_queue_with_its_last_nack_is_not_counted():
+    durable = {"durability": "fsync", "leases_durable": True}
+    q = FailingQueue(**durable)
+    q.put("q", type="queue", cap_records=2, max_deliveries=1, dead_letter="dlq", **durable)
+    q.jobs(b"1", b"2")
+    q.claim(2)
+    nack = q.propose(q.nacking(1, 2))
+    q.propose(q.appending(b"3", topic="q"))  # which takes the first
+    q.run()
+    told = nack.result()
+    assert (told.ready, told.in_flight) == (1, 1)
