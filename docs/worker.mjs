@@ -3,48 +3,37 @@
 // handler.mjs: export async function handle(job) { ... }; what it throws gives the job back.
 import { pathToFileURL } from "node:url"
 
-const [url, topic, handler] = process.argv.slice(2)
+const [url, topic, handler] = process.argv.slice(2), node = `js-${process.pid}`, lease_ms = 30_000
 const { handle } = await import(pathToFileURL(handler))
-const node = `js-${process.pid}`, max = 8, lease_ms = 30_000
-const under_way = new Set()
-let socket, rest_ms = 100, is_stopping = false
+const under_way = new Set(), rest_ms = (failures) => Math.min(500 * 2 ** failures, 60_000)
+let say, failures = 0, is_stopping = false
 
 function connect() {
-  const own = (socket = new WebSocket(url, "topics.v0"))
-  const say = (fields) => own.readyState === 1 && own.send(JSON.stringify({ topic, node, ...fields }))
-  own.onopen = () => say({ op: "work", max, lease_ms })
-  own.onmessage = async ({ data }) => {
+  const own = new WebSocket(url, "topics.v0")
+  const tell = (say = (fields) => own.readyState === 1 && (own.send(JSON.stringify({ topic, node, ...fields })), true))
+  own.onopen = () => tell({ op: "work", max: 8, lease_ms })
+  own.onmessage = ({ data }) => {
     const message = JSON.parse(data)
-    if (message.op === "working") rest_ms = 100
     if (message.op === "stopped") Promise.all(under_way).then(() => own.close())
     if (message.op === "error") console.error(message.code, message.message), own.close() // and again, later
-    if (message.op === "job") {
-      const done = settle(message, say)
-      under_way.add(done), done.then(() => under_way.delete(done))
-    }
+    if (message.op !== "job") return
+    failures = 0
+    const done = settle(message, tell).then(() => under_way.delete(done))
+    under_way.add(done)
   }
   own.onerror = () => {} // the end is told by onclose
-  own.onclose = () => {
-    rest_ms = Math.min(2 * rest_ms, 10_000)
-    if (!is_stopping) setTimeout(connect, rest_ms * (0.5 + Math.random() / 2))
-  }
+  own.onclose = () => is_stopping || setTimeout(connect, rest_ms(++failures) * (0.5 + Math.random() / 2))
 }
 
-async function settle(job, say) {
+async function settle(job, tell) {
   const lease = { seqs: [job.$seq], lease_ids: [job.lease_id] }
-  const longer = setInterval(() => say({ op: "extend", lease_ms, ...lease }), lease_ms / 3)
-  try {
-    await handle(job)
-    say({ op: "ack", ...lease })
-  } catch (error) {
-    say({ op: "nack", reason: `${error}`.slice(0, 300), ...lease })
-  }
+  const longer = setInterval(tell, lease_ms / 3, { op: "extend", lease_ms, ...lease })
+  await Promise.resolve(job).then(handle).then(
+    () => tell({ op: "ack", ...lease }),
+    (error) => tell({ op: "nack", reason: `${error}`.slice(0, 300), delay_ms: rest_ms(job.deliveries), ...lease }))
   clearInterval(longer)
 }
 
-process.on("SIGTERM", () => { // finish what is under way, take no more
-  is_stopping = true
-  if (socket.readyState === 1) socket.send(JSON.stringify({ op: "stop_work", topic }))
-  else process.exit()
-})
+// Finish what is under way, take no more.
+process.on("SIGTERM", () => ((is_stopping = true), say({ op: "stop_work" }) || process.exit()))
 connect()

@@ -183,6 +183,26 @@ def test_a_loop_that_takes_ten_leases_for_a_job_keeps_it(jobs: topics.Queue) -> 
     assert counts_of(jobs) == (0, 0, 0)
 
 
+@pytest.mark.rule("Q1.14")
+def test_a_worker_names_the_lease_of_every_job(jobs: topics.Queue) -> None:
+    jobs.configure(require_lease_id=True)
+    jobs.put_many([{"data": what} for what in ("returns", "raises", "settles itself")])
+
+    def handle(job: topics.Job) -> None:
+        if job.data == "settles itself":
+            assert job.extend(60_000)
+            assert job.ack()
+        elif job.data == "raises" and job.deliveries == 1:
+            raise ValueError
+
+    with jobs.store.worker(jobs.name, until_empty=True) as worker:
+        worker.run(handle)
+    jobs.put("of a loop")
+    with jobs.store.worker(jobs.name, until_empty=True) as worker:
+        assert [job.data for job in worker] == ["of a loop"]
+    assert counts_of(jobs) == (0, 0, 0)
+
+
 @pytest.mark.rule("Q6.1")
 def test_what_a_handler_raises_is_the_reason_and_the_job_comes_again(jobs: topics.Queue) -> None:
     jobs.put("x")
@@ -236,6 +256,28 @@ def test_a_handler_whose_lease_is_lost_is_cancelled(run: Callable[[Main], Any]) 
         return told
 
     assert run(main) == [True]
+
+
+@pytest.mark.rule("Q6.2")
+def test_what_was_finished_too_late_is_told(
+    run: Callable[[Main], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(store: AsyncTopicStore, queue: topics.AsyncQueue) -> None:
+        await queue.put("x")
+        async with store.worker(queue.name, node="w", lease_ms=60_000) as worker:
+
+            async def handle(job: topics.AsyncJob) -> None:
+                worker.stop()
+                assert await queue.nack([job.seq], delay_ms=0)  # by somebody else, without a token
+
+            await worker.run(handle)
+        assert await counts(queue) == (1, 0, 0)
+
+    run(main)
+    said = [message for message in caplog.messages if "job 1" in message]
+    assert [message.partition(": ")[2] for message in said] == [
+        "job 1 was finished and does not count: its lease had ended; it may be done again"
+    ]
 
 
 def test_who_settles_his_job_himself_goes_on(run: Callable[[Main], Any]) -> None:
@@ -418,7 +460,7 @@ def test_a_sigterm_that_wakes_nobody_stops_a_worker_all_the_same(jobs: topics.Qu
     jobs.put(1)
     main = threading.main_thread().ident
     assert main is not None
-    with jobs.store.worker(jobs.name, handle_signals=True) as worker:
+    with jobs.store.worker(jobs.name) as worker:
 
         def handle(_job: topics.Job) -> None:
             assert wait_until(lambda: sys._current_frames()[main].f_code.co_filename == threading.__file__)
@@ -427,3 +469,62 @@ def test_a_sigterm_that_wakes_nobody_stops_a_worker_all_the_same(jobs: topics.Qu
         worker.run(handle)
 
     assert counts_of(jobs) == (0, 0, 0)
+
+
+@pytest.mark.rule("Q6.2")
+def test_a_sigterm_stops_every_worker_of_the_main_thread(run: Callable[[Main], Any]) -> None:
+    async def main(store: AsyncTopicStore, queue: topics.AsyncQueue) -> None:
+        async with store.worker(queue.name) as one, store.worker(queue.name, node="later") as other:
+            signal.raise_signal(signal.SIGTERM)
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # a second one ends the process
+            for worker in (one, other):
+                assert [job async for job in worker] == []
+
+    run(main)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.rule("Q6.2")
+def test_a_worker_leaves_a_programs_own_handler_alone_and_is_content_with_any_thread(
+    jobs: topics.Queue,
+) -> None:
+    own = lambda *_: None  # noqa: E731 -- a handler
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        with jobs.store.worker(jobs.name):
+            assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    def elsewhere() -> None:
+        jobs.put(1)
+        with jobs.store.worker(jobs.name, until_empty=True) as worker:
+            worker.run(lambda job: seen.append(job.data))
+
+    seen: list[int] = []
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert seen == [1]
+    with jobs.store.worker(jobs.name, handle_signals=False):
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_sigterm_that_wakes_nobody_stops_a_loop_all_the_same(jobs: topics.Queue) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def waits_for_a_job() -> bool:
+        is_asked = worker._tasks.desk.waiting == 1
+        return is_asked and sys._current_frames()[main].f_code.co_filename == threading.__file__
+
+    def interrupt() -> None:
+        assert wait_until(waits_for_a_job)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    with jobs.store.worker(jobs.name) as worker:
+        interrupting = threading.Thread(target=interrupt)
+        interrupting.start()
+        for _ in worker:
+            raise AssertionError
+    interrupting.join()

@@ -1,4 +1,7 @@
-"""`ci/bench --quick`: every group runs to its end, says what it measured beside what, and leaves nothing behind."""
+"""`ci/bench --quick`: every group runs to its end, says what it measured beside what, and leaves nothing behind.
+
+Groups that start servers or fill stores first take minutes of the gate together, so they are in the slow lane.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,7 @@ IDLE = (  # so little in 2 s that it may be none
     "  mean, with the pings that each gets",
 )
 WITH_JAVA = ["spark"]  # tried in the lane of Spark
+QUICK = ("b8b", "b9", "b11", "cpu", "floors", "kv_merge", "weaver_rebuild", "weaver_sync")
 
 
 def run_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -53,7 +57,10 @@ def test_every_group_has_a_smoke() -> None:
     assert sorted(GROUPS) == sorted([*EXPECTED, *WITH_JAVA])
 
 
-@pytest.mark.parametrize("group", sorted(EXPECTED))
+@pytest.mark.parametrize(
+    "group",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in sorted(EXPECTED)],
+)
 def test_a_group_runs_and_cleans_up(group: str, tmp_path: pathlib.Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()

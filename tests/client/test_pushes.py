@@ -222,6 +222,24 @@ def test_what_comes_when_nobody_is_here_any_more_is_given_back(play) -> None:
     play(work, live)
 
 
+def test_a_server_that_is_silent_holds_up_nobody_who_stops(play) -> None:
+    """It was waited for until it was taken for dead, for most of a minute."""
+    is_asked, has_stopped = threading.Event(), threading.Event()
+
+    def live(line: Line) -> None:
+        line.begin(2)
+        is_asked.set()
+        assert has_stopped.wait(20)
+
+    async def work(place: Place) -> None:
+        await place.until(is_asked.is_set)
+        place.desk.stop()
+        assert [await place.desk.next() for _ in range(2)] == [None, None]
+        has_stopped.set()
+
+    play(work, live, hands=2)
+
+
 def test_who_still_does_what_is_lost_is_brought_nothing(play) -> None:
     def live(line: Line) -> None:
         line.begin(2)

@@ -23,7 +23,7 @@ SCRIPT = Path(__file__).with_name("worker_process.py")
 class Process:
     """A worker, and what it says."""
 
-    def __init__(self, kind: str, url: str, queue: str, *, handle_signals: bool = False) -> None:
+    def __init__(self, kind: str, url: str, queue: str) -> None:
         self.child = subprocess.Popen(
             [
                 sys.executable,
@@ -32,7 +32,6 @@ class Process:
                 url,
                 queue,
                 f"node of {queue}",
-                "yes" if handle_signals else "no",
             ],
             stdout=subprocess.PIPE,
             text=True,
@@ -113,7 +112,7 @@ def test_what_a_killed_process_had_is_done_by_another(queue: topics.Queue, begin
 @pytest.mark.rule("Q6.2")
 def test_at_sigterm_it_finishes_what_it_has_and_takes_no_more(queue: topics.Queue, begin: Begin) -> None:
     queue.put(LEASE_MS * 3 / 1000)
-    worker = begin(handle_signals=True)
+    worker = begin()
     worker.expect("begun 1")
     worker.child.send_signal(signal.SIGTERM)
     worker.expect("done 1", "drained")

@@ -1,10 +1,9 @@
-"""A worker in a process of its own, one line an event: `worker_process.py threads|tasks URL QUEUE NODE SIGNALS`."""
+"""A worker in a process of its own, one line an event: `worker_process.py threads|tasks URL QUEUE NODE`."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from functools import partial
 
 import anyio
 
@@ -15,7 +14,7 @@ def say(*words: object) -> None:
     print(*words, flush=True)
 
 
-async def tasks(url: str, queue: str, node: str, *, handle_signals: bool) -> None:
+async def tasks(url: str, queue: str, node: str) -> None:
     async def handle(job: topics.AsyncJob) -> None:
         say("begun", job.seq)
         try:
@@ -27,13 +26,13 @@ async def tasks(url: str, queue: str, node: str, *, handle_signals: bool) -> Non
         say("done", job.seq)
 
     async with topics.AsyncClient(url) as client:
-        async with client.worker(queue, node=node, concurrency=2, handle_signals=handle_signals) as worker:
+        async with client.worker(queue, node=node, concurrency=2) as worker:
             say("working")
             await worker.run(handle)
         say("drained")
 
 
-def threads(url: str, queue: str, node: str, *, handle_signals: bool) -> None:
+def threads(url: str, queue: str, node: str) -> None:
     pause = threading.Event()
 
     def handle(job: topics.Job) -> None:
@@ -47,15 +46,15 @@ def threads(url: str, queue: str, node: str, *, handle_signals: bool) -> None:
         say("done", job.seq)
 
     with topics.Client(url) as client:
-        with client.worker(queue, node=node, concurrency=2, handle_signals=handle_signals) as worker:
+        with client.worker(queue, node=node, concurrency=2) as worker:
             say("working")
             worker.run(handle)
         say("drained")
 
 
 if __name__ == "__main__":
-    kind, url, queue, node, signals = sys.argv[1:]
+    kind, url, queue, node = sys.argv[1:]
     if kind == "tasks":
-        anyio.run(partial(tasks, url, queue, node, handle_signals=signals == "yes"), backend="trio")
+        anyio.run(tasks, url, queue, node, backend="trio")
     else:
-        threads(url, queue, node, handle_signals=signals == "yes")
+        threads(url, queue, node)

@@ -69,6 +69,8 @@ class ClaimsKeep(Runtime):
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
         self.jobs = Keeping(*parts(self))
+        give_back = self.claims._give_back  # of who left with jobs on their way
+        self.claims._give_back = lambda ticket: ticket.command.told_end and give_back(ticket)
 
 
 class Trusting(Runtime):

@@ -32,12 +32,12 @@ def node_command() -> list[str]:
     return command
 
 
-@pytest.mark.rule("H10.7", "H10.6")
+@pytest.mark.rule("H10.7", "H10.6", "Q1.14")
 def test_the_worker_of_the_page_works(tmp_path):
     command, handler = node_command(), tmp_path / "handler.mjs"
     handler.write_text(HANDLER)
     with Process("--data", tmp_path / "data", "--port", 0, cwd=tmp_path).ready() as server:
-        assert server.ask("PUT", "/v0/topics/jobs", {"type": "queue"})[0] == 201
+        assert server.ask("PUT", "/v0/topics/jobs", {"type": "queue", "require_lease_id": True})[0] == 201
         server.append("jobs", *range(30), "once more")
         url = f"ws://127.0.0.1:{server.port}/v0/ws"
         worker = subprocess.Popen([*command, WORKER, url, "jobs", handler], stdout=subprocess.PIPE, text=True)

@@ -56,7 +56,6 @@ from topics.testing.streams import MemoryEdge, edge_pair
 
 _WIRE: Final = WireOptions(head_s=2.0, idle_s=4.0, grace_s=2.0, byte_rate=1 << 20, now_s=lambda: 0.0)
 _DRAIN_S: Final = 10.0
-_BURY_S: Final = 10.0
 _PERFORMANCE: Final = re.compile(rb'"performance":\{[^}]*\}')
 _CLIENTS: Final = 7
 _TIDY: Final = 0.4
@@ -154,11 +153,8 @@ class ServedWorld(World):
         if end == "crash":
             self.disk.crash_at(self.random.randrange(80), self.random.choice(list(Landed)))
         try:
-            async with trio.open_nursery() as grave:
-                grave.start_soon(self._bury)
-                with self._life:
-                    await self._live(end)
-                grave.cancel_scope.cancel()
+            with self._life:
+                await self._live(end)
         except* SimCrash:
             self._dead = True  # in a call on the loop, which told nobody
         if self._dead:
@@ -228,14 +224,8 @@ class ServedWorld(World):
         self._dead = True
         self._life.cancel()
 
-    async def _bury(self) -> None:
-        """A claim that has jobs is waited for to its end, and in a process that has died it has none."""
-        while not self.disk.down:  # noqa: ASYNC110 -- a disk tells nobody
-            await trio.sleep(_BURY_S)
-        await trio.sleep(_BURY_S)  # whoever was at the disk has met the crash
-        self._tell_the_end()
-
     def _tell_the_end(self) -> None:
+        """For what was begun no task waits, so the end of all tasks says nothing of it."""
         for ticket, _, _ in list(self.asked.values()):
             if ticket.waiter is not None and ticket.stage is Stage.PENDING:
                 ticket.error = Fatal("the process has died")

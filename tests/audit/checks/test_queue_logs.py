@@ -152,11 +152,17 @@ def wrong(disk):
     return list(check_queues(disk, read(disk, "here", same_boot=False), rows_of(disk)))
 
 
+seeds = pytest.mark.parametrize(
+    "seeds", [range(1, 2), pytest.param(range(2, 12), marks=pytest.mark.slow)], ids=["one", "more"]
+)
+
+
+@seeds
 @pytest.mark.parametrize("archive", [True, False], ids=["archive", "no archive"])
 @pytest.mark.parametrize("config", CONFIGS)
-def test_no_life_of_a_queue_makes_a_false_alarm(config, archive):
+def test_no_life_of_a_queue_makes_a_false_alarm(config, archive, seeds):
     told = set()
-    for seed in range(3):
+    for seed in seeds:
         life = Life(f"{config} {archive} {seed}", CONFIGS[config], archive=archive)
         for _ in range(6):
             life.go_on(40)
@@ -170,10 +176,11 @@ def test_no_life_of_a_queue_makes_a_false_alarm(config, archive):
         assert told >= {Claimed, Acked, Released, Extended, DeadLettered, Moved, Purged, ReleasedAll}
 
 
+@seeds
 @pytest.mark.parametrize("config", CONFIGS)
-def test_a_log_with_holes_blames_nobody(config):
+def test_a_log_with_holes_blames_nobody(config, seeds):
     """Files of the archive are gone, also those behind the creation of the queue."""
-    for seed in range(3):
+    for seed in seeds:
         life = Life(f"holes of {config} {seed}", CONFIGS[config], archive=True)
         for _ in range(5):
             life.go_on(60)

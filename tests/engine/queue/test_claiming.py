@@ -1,5 +1,7 @@
 """Jobs are handed out, given back and done: the engine with its log in memory (queues 2 to 4)."""
 
+from array import array
+
 import pytest
 
 from tests.engine.driving import T0
@@ -7,15 +9,15 @@ from tests.engine.queue.driving import Queue
 from topics.codec.log.leases import (
     Acked,
     Claimed,
+    DeadLettered,
     Extended,
-    LeaseEvent,
     Paused,
     Purged,
     Released,
     ReleasedAll,
     Resumed,
 )
-from topics.engine.commands import Claim, Extend, GiveUp, Pause, Purge, Release
+from topics.engine.commands import Ack, Claim, Extend, GiveUp, Nack, Pause, Purge, Release
 from topics.engine.tickets import Stage
 from topics.kernel.errors import Code, Rejected
 from topics.log.jobs.transitions import JobState
@@ -247,13 +249,47 @@ def test_a_paused_queue_leases_nothing_and_takes_acks():
     q.jobs(b"1", b"2")
     assert q.seqs() == [1]
     q.do(Pause(topic="q", paused=True))
-    assert q.seqs() == []
+    told = q.do(q.claiming())
+    assert (told.jobs, told.ready) == ((), 1)
     assert list(q.ack(1).seqs) == [1]
     waits = q.propose(q.claiming(wait_ms=None))
     q.run()
     q.do(Pause(topic="q", paused=False))
     assert waits.result().jobs[0].seq == 2
     q.agrees()
+
+
+@pytest.mark.rule("Q4.15")
+def test_a_wait_in_a_paused_queue_ends_also_while_a_cohort_gathers():
+    q = Queue(claim_jitter_ms=100)
+    q.do(Pause(topic="q", paused=True))
+    ticket = q.propose(q.claiming(wait_ms=50))
+    q.passes(50)
+    assert ticket.result().jobs == ()
+
+
+@pytest.mark.rule("Q4.16")
+@pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
+def test_a_purge_is_answered_when_a_power_cut_brings_nothing_back(durability):
+    q = Queue(durability=durability)
+    q.jobs(b"1")
+    ticket = q.propose(Purge(topic="q"))
+    q.take()
+    q.write()
+    assert not ticket.done
+    q.run()
+    assert ticket.result().purged == 1
+
+
+@pytest.mark.rule("Q2.3")
+def test_a_job_that_leaves_while_its_claim_is_synced_is_not_handed_out():
+    q = Queue(durability="fsync", leases_durable=True, cap_records=2)
+    q.jobs(b"1", b"2")
+    claim = q.propose(q.claiming(9))
+    q.propose(q.appending(b"3", topic="q"))  # which takes the first
+    q.run()
+    assert [(job.seq, job.deliveries) for job in claim.result().jobs] == [(2, 1)]
+    assert q.seqs(9) == [3]
 
 
 def test_a_purge_deletes_what_is_nobodys():
@@ -291,6 +327,7 @@ def test_jobs_that_cannot_be_read_go_to_the_dead_letters():
     mine, other, _ = q.claim(3)
     told = q.do(GiveUp(topic="q", seqs=[1, 2], leases=[mine[1:3], (other.nonce, 99)]))
     assert (list(told.seqs), list(told.skipped)) == ([1], [2])
+    assert q.events()[-1] == DeadLettered(b"letters", b"corrupt", array("Q", [1]))
     assert [job.state for job in q.engine.peek("q", JobState.IN_FLIGHT, 9)] == [
         JobState.MOVING, JobState.IN_FLIGHT, JobState.IN_FLIGHT,
     ]  # fmt: skip
@@ -356,13 +393,24 @@ def test_a_restart_leaves_durable_leases_alone():
 
 
 @pytest.mark.rule("Q2.3")
-def test_a_deleted_job_ends_its_lease():
-    q = Queue()
-    q.jobs(b"1", b"2")
-    q.claim(2)
-    q.delete("q", before_seq=2)
-    assert q.counts() == (0, 1, 0)
-    assert q.ack(1, 2).skipped == [1]
+@pytest.mark.parametrize("say", [Ack, Nack, Extend])
+@pytest.mark.parametrize("how", ["delete", "cap", "ttl", "own ttl"])
+def test_a_job_that_leaves_ends_its_lease_and_what_is_said_of_it_is_skipped(how, say):
+    q = Queue(max_in_flight=2, max_in_flight_per_key=1)
+    q.jobs(b"1", key=b"k", **({"ttl_ms": 99} if how == "own ttl" else {}))
+    q.passes(1)
+    q.jobs(b"2", b"3", key=[b"", b"k"])
+    assert q.seqs(3) == [1, 2]
+    if how == "delete":
+        q.delete("q", before_seq=2)
+    elif how != "own ttl":
+        config = {"cap_records": 2} if how == "cap" else {"ttl_ms": 99}
+        q.put("q", type="queue", max_in_flight=2, max_in_flight_per_key=1, **config)
+    q.passes(99)
+    assert q.counts() == (1, 1, 0)
+    told = q.do(say(topic="q", node=b"w", seqs=[1, 2], **({"lease_ms": 9000} if say is Extend else {})))
+    assert (list(told.seqs), told.skipped) == ([2], [1])
+    assert 3 in q.seqs(3)  # there is room in the queue, and of its key
     q.agrees()
 
 
@@ -406,6 +454,7 @@ def test_a_full_disk_takes_acks_and_nacks_and_gives_no_leases():
     assert list(q.nack(2, delay_ms=0).seqs) == [2]
     assert list(q.do(Extend(topic="q", node=b"w", seqs=[3], lease_ms=9000)).seqs) == [3]
     assert q.counts() == (2, 1, 0)
+    assert q.do(Purge(topic="q")).purged == 2
 
 
 @pytest.mark.rule("Q1.13")
@@ -447,20 +496,21 @@ def test_what_is_being_settled_is_settled_once():
     q.agrees()
 
 
-@pytest.mark.rule("Q2.5")
+@pytest.mark.rule("Q2.5", "Q1.6", "Q1.7")
 @pytest.mark.parametrize("leases_durable", [False, True])
 @pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
 def test_an_ack_is_as_durable_as_the_topic(durability, leases_durable):
     q = Queue(durability=durability, leases_durable=leases_durable)
-    q.jobs(b"1", b"2")
-    q.claim(2)
-    acked, given_back = q.propose(q.acking(1)), q.propose(q.nacking(2))
+    q.jobs(b"1", b"2", b"3")
+    q.claim(3)
+    extending = Extend(topic="q", node=b"w", seqs=[3], lease_ms=5000)
+    acked, *others = [q.propose(command) for command in (q.acking(1), q.nacking(2), extending)]
     q.take()
     q.write()
     assert acked.done is (durability != "fsync")
-    assert given_back.done is not (durability == "fsync" and leases_durable)
+    assert {ticket.done for ticket in others} == {not (durability == "fsync" and leases_durable)}
     q.run()
-    assert [list(ticket.result().seqs) for ticket in (acked, given_back)] == [[1], [2]]
+    assert [list(ticket.result().seqs) for ticket in (acked, *others)] == [[1], [2], [3]]
 
 
 @pytest.mark.rule("Q2.8")
@@ -524,10 +574,11 @@ def test_the_rest_behind_a_lease_counts_from_its_deadline_whenever_somebody_look
     assert q.seqs() == [1]
 
 
-@pytest.mark.rule("Q2.10")
+@pytest.mark.rule("Q2.10", "Q2.5")
 def test_a_pass_and_a_settlement_are_a_frame_each_of_the_queue():
     q = Queue(claim_jitter_ms=10)
     q.jobs(*[b"j"] * 6)
+    before = len(q.items())
     for node in (b"a", b"b"):
         q.propose(q.claiming(3, node=node))
     q.passes(10)
@@ -537,7 +588,7 @@ def test_a_pass_and_a_settlement_are_a_frame_each_of_the_queue():
     q.do(Purge(topic="q"))
     q.do(q.pausing(True))
     q.do(q.pausing(False))
-    said = [item for item in q.items() if isinstance(getattr(item, "payload", None), LeaseEvent)]
+    said = q.items()[before:]  # and nothing beside it: an ack is the delete
     assert [type(item.payload) for item in said] == [
         Claimed, Released, Extended, Acked, Purged, Paused, Resumed,
     ]  # fmt: skip
@@ -566,6 +617,9 @@ def test_a_failed_shard_refuses_claims_and_those_that_wait():
         q.acking(1),
         q.nacking(1),
         Extend(topic="q", node=b"w", seqs=[1], lease_ms=100),
+        Release(topic="q", seqs=[1], leases=[(1, 1)]),
+        Purge(topic="q"),
+        Pause(topic="q", paused=True),
     ):
         with pytest.raises(Rejected) as refused:
             q.propose(command)

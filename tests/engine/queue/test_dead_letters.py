@@ -7,6 +7,7 @@ from tests.engine.driving import config
 from tests.engine.moving.driving import Mover
 from tests.engine.queue.driving import Queue
 from topics.engine.commands import GiveUp, Purge
+from topics.log.jobs.transitions import JobState
 
 
 class FailingQueue(Queue, Mover):
@@ -27,8 +28,11 @@ def test_the_last_nack_moves_the_job_with_its_reason():
     q.claim()
     q.nack(1, delay_ms=0)
     q.claim()
-    q.nack(1, reason=b"no such file", delay_ms=0)
+    told = q.nack(1, reason=b"no such file", delay_ms=0)
+    assert (told.ready, told.in_flight) == (1, 1)
     assert q.counts() == (1, 1, 0)  # it moves, which counts as in flight
+    assert q.seqs(5) == [2]
+    assert q.nack(2, delay_ms=0).in_flight == 1
     assert q.seqs(5) == [2]
 
     ((data, meta),) = q.letters()
@@ -106,6 +110,23 @@ def test_the_last_nack_waits_for_nothing(delay_ms):
     q.agrees()
 
 
+@pytest.mark.rule("Q3.11")
+def test_where_there_is_no_room_to_say_that_it_moves_it_is_said_later():
+    q = FailingQueue()
+    q.jobs(b"1")
+    q.claim()
+    q.nack(1, delay_ms=0)
+    q.claim()
+    q.passes(5000)  # its head rests
+    q.engine.space(0, 1000)
+    q.nack(1, delay_ms=0)
+    q.passes(999)
+    q.engine.space(0, 1 << 30)
+    assert q.peek(9, JobState.IN_FLIGHT) == []
+    q.passes(1)
+    assert [view.state for view in q.peek(9, JobState.IN_FLIGHT)] == [JobState.MOVING]
+
+
 def test_nor_does_the_end_of_the_last_lease():
     backoff = {"base_ms": 60_000, "factor": 1, "max_ms": 60_000}
     q = FailingQueue(lease_ms=1000, retry_backoff=backoff)
@@ -163,3 +184,16 @@ def test_another_maximum_counts_from_then_on():
     q.put("q", type="queue", max_deliveries=1, dead_letter="dlq")
     q.nack(1, delay_ms=0)
     assert [data for data, _ in q.letters()] == [b"1"]
+
+
+def test_a_job_that_leaves_its_queue_with_its_last_nack_is_not_counted():
+    durable = {"durability": "fsync", "leases_durable": True}
+    q = FailingQueue(**durable)
+    q.put("q", type="queue", cap_records=2, max_deliveries=1, dead_letter="dlq", **durable)
+    q.jobs(b"1", b"2")
+    q.claim(2)
+    nack = q.propose(q.nacking(1, 2))
+    q.propose(q.appending(b"3", topic="q"))  # which takes the first
+    q.run()
+    told = nack.result()
+    assert (told.ready, told.in_flight) == (1, 1)

@@ -66,7 +66,7 @@ def test_deliveries_delays_and_reasons_are_kept_whatever_becomes_of_leases(from_
     assert ready == [*([] if leases_durable else [(1, 1, b"restart")]), (3, 1, b"nor this")]
 
 
-@pytest.mark.rule("Q2.11")
+@pytest.mark.rule("Q2.11", "Q1.12")
 @start
 def test_a_pause_and_the_bucket_are_kept(from_image):
     q = Kept(rate_limit={"count": 2, "per_ms": 1000})

@@ -85,6 +85,22 @@ async def test_no_call_that_may_block_runs_on_the_loops_thread(durability):
     assert len(writers) == 1  # the shard's own
 
 
+@pytest.mark.rule("Q3.4")
+async def test_the_payload_of_a_job_is_fetched_when_its_lease_is_written():
+    disk = Watched()
+    disk.read_nowait = lambda path, offset, size: None
+    site = new_site()
+    async with alone(), begun(site, disk=disk):
+        await ask(site, "PUT", "/v0/topics/q", {"type": "queue"})
+        await ask(site, "POST", "/v0/topics/q", {"records": [{"data": 1}]})
+        disk.taken()
+        found = fields_of(await ask(site, "POST", "/v0/topics/q/claim", {"node": "w"}))
+        calls = disk.taken()
+
+    assert [job["$seq"] for job in found["claimed"]] == [1]
+    assert calls == ["write", "read"]
+
+
 @pytest.mark.rule("T5.21")
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
 async def test_a_live_reader_needs_neither_disk_nor_thread_where_nothing_says_what_is_cached(durability):

@@ -12,9 +12,10 @@ import trio.testing
 
 from tests.server.wire.places import alone, begun, new_site
 from topics.calls.records import PutMany
+from topics.embed.aio.fetch import NO_BOUND
 from topics.embed.aio.runtime import LET_GO_BYTES, Runtime
 from topics.embed.aio.thread import SystemThread
-from topics.engine.commands import Append, PutTopic, Retire
+from topics.engine.commands import Append, Claim, PutTopic, Retire
 from topics.engine.tickets import Stage
 from topics.host.system.memory import MemoryDisk
 from topics.kernel.columns import RecordColumns
@@ -97,6 +98,50 @@ async def test_an_exception_inside_the_running_store_comes_out_and_nothing_hangs
         async with alone(), begun(new_site()) as runtime:
             await runtime.append(one())
             raise LookupError
+
+
+class Deadly(MemoryDisk):
+    """Once it is `deadly` a write ends in what no disk raises."""
+
+    deadly = False
+
+    def write(self, path, offset, chunks):
+        if self.deadly:
+            raise MemoryError
+        super().write(path, offset, chunks)
+
+
+@pytest.mark.rule("A4.1")
+@pytest.mark.parametrize("is_begun", [False, True])
+async def test_a_writer_that_dies_of_anything_ends_the_store_also_under_a_claim_that_has_jobs(is_begun):
+    """The claim waited for a frame that nobody would ever write, and could not be cancelled."""
+    disk, told = Deadly(), []
+    with pytest.raises(MemoryError), trio.fail_after(10):
+        async with alone(), begun(new_site(), disk=disk) as runtime:
+            await runtime.submit(PutTopic(topic="q", config=parse_config({"type": "queue"})))
+            await runtime.append(Append(topic="q", records=RecordColumns([b"1"])))
+            disk.deadly = True
+            if is_begun:
+                leave = runtime.jobs.begin(Claim(topic="q", node=b"w"), told.append)
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    leave()
+            await runtime.jobs.claim(Claim(topic="q", node=b"w"), NO_BOUND)
+    assert (told, runtime.in_flight) == ([], 0)
+
+
+async def test_who_leaves_with_jobs_on_their_way_gives_them_back():
+    async with alone(), begun(new_site()) as runtime:
+        await runtime.submit(PutTopic(topic="q", config=parse_config({"type": "queue"})))
+        await runtime.append(Append(topic="q", records=RecordColumns([b"1"])))
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await runtime.jobs.claim(Claim(topic="q", node=b"w"), NO_BOUND)
+        assert (scope.cancelled_caught, runtime.in_flight) == (True, 0)
+        with trio.fail_after(10):
+            claimed = await runtime.jobs.claim(Claim(topic="q", node=b"w", wait_ms=None), NO_BOUND)
+        assert [(job.seq, job.deliveries) for job in claimed.jobs] == [(1, 1)]
 
 
 async def test_time_wakes_an_idle_server_for_nothing(autojump_clock):

@@ -150,6 +150,7 @@ async def test_a_log_and_nothing_have_no_jobs(mock_clock, op):
             assert (await peer.ask(op=op, topic=topic, **fields))["code"] == code
 
 
+@pytest.mark.rule("H10.1")
 async def test_who_waits_for_jobs_holds_up_nobody_behind_him(mock_clock):
     async with queue() as place, place.socket() as (peer, _):
         await place.put(1)

@@ -95,6 +95,23 @@ async def test_jobs_come_as_those_before_are_settled(mock_clock):
         assert await place.counts() == (2, 1)  # what was claimed stays
 
 
+@pytest.mark.rule("Q3.3")
+async def test_streams_have_their_parts_of_a_cohort(mock_clock):
+    async with (
+        queue(claim_jitter_ms=50) as place,
+        stream(place) as one,
+        stream(place, b"node=x&max=2") as other,
+    ):
+        await place.settled()
+        await place.put(*range(6))
+        assert await place.counts() == (6, 0)  # the cohort is still gathering
+        await place.passes(50)
+        assert [[(await jobs.told())[1] for _ in range(2)] for jobs in (one, other)] == [
+            ["1", "3"],
+            ["2", "4"],
+        ]
+
+
 @pytest.mark.parametrize(("asked", "lease_ms"), [(b"", 5000), (b"&lease_ms=0", 100), (b"&lease_ms=1", 100)])
 async def test_a_lease_is_as_long_as_a_claims(mock_clock, asked, lease_ms):
     async with queue(lease_ms=5000) as place:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import random
-import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Final, Generic, Self, TypeVar
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
 
 from topics.calls.job_values import Claimant, LeasedRecord
 from topics.calls.jobs import Ack, Extend, Nack, Settle
@@ -28,6 +27,7 @@ from topics.calls.workers.leases import (
     reason_of,
     retry_ms,
 )
+from topics.calls.workers.sigterm import soon, stopping_at_sigterm
 from topics.kernel.errors import TopicsError
 
 J = TypeVar("J", bound=LeasedRecord)
@@ -94,13 +94,13 @@ class AsyncWorker(Generic[J]):
         bringing = anyio.CancelScope(
             shield=True
         )  # also where the block is cancelled, until its jobs are given back
+        handles = self._rules.handle_signals
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._bring, bringing)
             tasks.start_soon(self._keep, tasks)
             try:
-                if self._rules.handle_signals:
-                    await tasks.start(self._stop_at_sigterm)
-                yield self
+                with stopping_at_sigterm(soon(self.stop)) if handles else nullcontext():
+                    yield self
             except Exception as error:  # noqa: BLE001 -- raised below
                 raised = error
             finally:
@@ -153,7 +153,7 @@ class AsyncWorker(Generic[J]):
         self._telling.add(job.lease_id)
         while not job.is_settled:
             try:
-                await self._supply.tell(tell)
+                found = await self._supply.tell(tell)
             except TopicsError as error:
                 if job.is_lost:
                     break
@@ -162,9 +162,21 @@ class AsyncWorker(Generic[J]):
                 failures += 1
                 await anyio.sleep(pause_s(failures, _chance()))
             else:
+                if job.seq in found.skipped:
+                    self._came_too_late(job, is_certain=not failures)
+                    break
                 job.is_settled = True
         self._telling.discard(job.lease_id)
         self.desk.done(job)
+
+    def _came_too_late(self, job: J, *, is_certain: bool) -> None:
+        """What was said of it does not count."""
+        job.until_s = float("-inf")
+        why = "its lease had ended" if is_certain else "its lease had ended, or only an answer was lost"
+        _log.warning(
+            "queue %s: job %d was finished and does not count: %s; it may be done again",
+            self._queue.name, job.seq, why,
+        )  # fmt: skip
 
     def _leave(self, job: J) -> None:
         """Its loop was left. The keeper looks before long; until then the block may end of what was raised."""
@@ -219,13 +231,6 @@ class AsyncWorker(Generic[J]):
             job.until_s = float("-inf")
         for job in jobs:
             self.desk.done(job)
-
-    async def _stop_at_sigterm(self, *, task_status: TaskStatus[None]) -> None:
-        with anyio.open_signal_receiver(signal.SIGTERM) as signals:
-            task_status.started()
-            async for _ in signals:
-                self.stop()
-                return
 
 
 class _Loop(AsyncIterator[J]):

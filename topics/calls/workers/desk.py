@@ -120,9 +120,12 @@ class Desk(Generic[J]):
     def stop(self) -> None:
         self.is_stopping = True
         self.wishes.ring()
+        self._moved.ring()
 
     async def next(self) -> J | None:
-        """The next job, as soon as there is one; None if no more will come. Raises why, if that was not asked for."""
+        """The next job, as soon as there is one; None if no more is to come, whoever brings jobs may hear of that
+        later. Raises why, if that was not asked for.
+        """
         self.waiting += 1
         self.wishes.ring()
         try:
@@ -132,7 +135,7 @@ class Desk(Generic[J]):
                         return job
                     if self._failure is not None:
                         raise self._failure
-                    if self.ended.is_set() and not self._ready:
+                    if (self.ended.is_set() or self.is_stopping) and not self._ready:
                         return None
                     await self._moved.wait()
         finally:

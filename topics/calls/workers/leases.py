@@ -43,7 +43,8 @@ class WorkerRules(_Queue, frozen=True, eq=False, kw_only=True):
 
     `node`: who claims them, at most 128 bytes; without it a name of its own. `concurrency`: how many jobs `run` does at
     once. `lease_ms`: for how long a job is leased at a time, if not as the queue says; leases are extended while jobs
-    are being done. `handle_signals`: `stop` at SIGTERM, in the main thread; a second one ends the process as ever.
+    are being done. `handle_signals`: `stop` at SIGTERM, in the main thread, unless the program handles that signal
+    itself; a second one ends the process as ever.
     `until_empty`: end when no job is ready, and none is being done here.
 
     Raises:
@@ -53,7 +54,7 @@ class WorkerRules(_Queue, frozen=True, eq=False, kw_only=True):
     node: str | None = None
     concurrency: int = 1
     lease_ms: int | None = None
-    handle_signals: bool = False
+    handle_signals: bool = True
     until_empty: bool = False
 
     def __post_init__(self) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import CancelledError, wait
 from contextlib import ExitStack, suppress
-from types import FrameType, TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
 
 import msgspec
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -18,8 +17,10 @@ from topics.calls.workers.async_worker import AsyncWorker
 from topics.calls.workers.claims import Carrier, InThreads
 from topics.calls.workers.desk import Supply
 from topics.calls.workers.leases import WorkerRules
+from topics.calls.workers.sigterm import stopping_at_sigterm
 
 J = TypeVar("J", bound=LeasedRecord)
+R = TypeVar("R")
 
 # A signal that comes just as the main thread begins to wait, or to another thread, does not end the wait, and its
 # handler runs only when the main thread does something again.
@@ -50,7 +51,6 @@ class Worker(Generic[J]):
         self._name = f"topics-worker-{queue.name}"
         self._rules = rules
         self._portal: BlockingPortal
-        self._before: Any = None
 
     def stop(self) -> None:
         """Take no more jobs: `run` returns, and loops end, when those in hand are done."""
@@ -90,14 +90,14 @@ class Worker(Generic[J]):
         portal, tasks = self._portal, self._tasks
         portal.call(tasks.desk.add_hands, 1)
         try:
-            while (job := portal.call(tasks.desk.next)) is not None:
+            while (job := self._hearing_signals(tasks.desk.next)) is not None:
                 try:
                     yield job
                 except GeneratorExit:
                     with suppress(RuntimeError):  # it is over, and the job given back
                         portal.call(tasks._leave, job)  # noqa: SLF001 -- its own
                     raise
-                portal.call(tasks._settle, job)  # noqa: SLF001 -- its own
+                self._hearing_signals(tasks._settle, job)  # noqa: SLF001 -- its own
         finally:
             with suppress(RuntimeError):
                 portal.call(tasks.desk.add_hands, -1)
@@ -107,8 +107,7 @@ class Worker(Generic[J]):
             self._portal = stack.enter_context(start_blocking_portal(name=f"{self._name}-leases"))
             stack.enter_context(self._portal.wrap_async_context_manager(self._tasks.running()))
             if self._rules.handle_signals:
-                self._before = signal.signal(signal.SIGTERM, self._stop_at_signal)
-                stack.callback(lambda: signal.signal(signal.SIGTERM, self._before))
+                stack.enter_context(stopping_at_sigterm(self.stop))
             self._end = stack.pop_all()
         return self
 
@@ -129,6 +128,9 @@ class Worker(Generic[J]):
         with suppress(CancelledError):  # the block has ended while it was done
             self._portal.call(self._tasks._settle, job, failure)  # noqa: SLF001 -- its own
 
-    def _stop_at_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.stop()
-        signal.signal(signal.SIGTERM, self._before)
+    def _hearing_signals(self, call: Callable[..., Awaitable[R]], *arguments: object) -> R:
+        """As `portal.call`, for a main thread that may wait long."""
+        future = self._portal.start_task_soon(call, *arguments)
+        while not wait([future], _SIGNAL_S).done:
+            pass
+        return future.result()

@@ -1,20 +1,21 @@
 """Claims on their way to the engine: those that come before the next batch is taken are proposed, and served, together.
 
 Whoever claims is told when his claim has ended; no task has to wait for it. Whatever else is proposed comes behind the
-claims that came before it.
+claims that came before it. Whoever leaves is waited for by nobody: jobs that he would have got are given back behind
+the frame that leases them, so the end of a task never hangs on a disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol
 
 import trio
 
-from topics.engine.commands import Claim
+from topics.engine.commands import Claim, Release
 from topics.engine.engine import Engine
-from topics.engine.replies import JobsClaimed
+from topics.engine.replies import JobsClaimed, LeasedJob
 from topics.engine.tickets import Stage, Ticket
 from topics.kernel.errors import Code, TopicsError
 
@@ -36,6 +37,10 @@ class Driver(Protocol):
 
     def ring_all(self) -> None:
         """There may be something to write."""
+        ...
+
+    def give(self, command: Release) -> None:
+        """Have it carried out; nobody waits for it."""
         ...
 
     async def make_room(self, refused: TopicsError) -> bool:
@@ -81,9 +86,23 @@ class Claims:
             self._driver.after_call()
         return withdrawn
 
+    def leave(self, ticket: Ticket) -> None:
+        """Whoever claimed has gone before he was told: it never happens, or what it gets is given back."""
+        self.in_flight -= 1
+        ticket.waiter = partial(self._give_back, ticket)
+        self.propose()
+        if self._driver.engine.withdraw(ticket):
+            self._driver.after_call()
+
+    def give_back(self, command: Callable[..., Release], topic: str, jobs: Iterable[LeasedJob]) -> None:
+        """End the leases of these jobs by that command."""
+        leases = {job.seq: (job.nonce, job.counter) for job in jobs}
+        if leases:
+            self._driver.give(command(topic=topic, seqs=list(leases), leases=list(leases.values())))
+
     async def claim(self, command: Claim) -> JobsClaimed:
-        """Claim, and wait for jobs as long as the command says. Cancelled while it waits it never happens; one that has
-        jobs by then comes to its end, for the caller to give back. Raises `TopicsError`.
+        """Claim, and wait for jobs as long as the command says. Whoever is cancelled has leased nothing. Raises
+        `TopicsError`.
         """
         tries = _ROOM_TRIES
         while True:
@@ -100,7 +119,8 @@ class Claims:
         ticket = self.begin(command, lambda _: trio.lowlevel.reschedule(task))
 
         def leave(_: object) -> trio.lowlevel.Abort:
-            return trio.lowlevel.Abort.SUCCEEDED if self.withdraw(ticket) else trio.lowlevel.Abort.FAILED
+            self.leave(ticket)
+            return trio.lowlevel.Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(leave)
         return ticket
@@ -108,3 +128,7 @@ class Claims:
     def _tell(self, ticket: Ticket, ended: Callable[[Ticket], None]) -> None:
         self.in_flight -= 1
         ended(ticket)
+
+    def _give_back(self, ticket: Ticket) -> None:
+        if isinstance(ticket.reply, JobsClaimed):
+            self.give_back(partial(Release, was_sent=False), ticket.reply.topic, ticket.reply.jobs)

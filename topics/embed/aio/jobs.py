@@ -41,10 +41,6 @@ class Driver(Protocol):
 
     async def submit(self, command: Ack | Nack | Extend) -> Reply: ...
 
-    def give(self, command: Release) -> None:
-        """Nobody waits for it."""
-        ...
-
 
 @attrs.frozen
 class Claimed:
@@ -150,7 +146,7 @@ class JobDesk:
         """Nobody has these jobs: they are ready again, and without `was_sent` nobody was ever given them. Where that
         cannot be logged, their leases end in their time.
         """
-        self._tell(partial(Release, was_sent=was_sent), topic, jobs)
+        self._claims.give_back(partial(Release, was_sent=was_sent), topic, jobs)
 
     def end_waits(self) -> None:
         """Nobody waits for jobs any longer."""
@@ -201,14 +197,10 @@ class JobDesk:
     def _end_others(self, reply: JobsClaimed, left: Collection[int], damaged: Collection[int]) -> None:
         """Jobs whose records are damaged go to the dead letters; those for which there is no room are ready again."""
         if damaged:
-            self._tell(GiveUp, reply.topic, [job for job in reply.jobs if job.seq in damaged])
+            damaged_jobs = [job for job in reply.jobs if job.seq in damaged]
+            self._claims.give_back(GiveUp, reply.topic, damaged_jobs)
         if left:
             self.release(reply.topic, [job for job in reply.jobs if job.seq in left], was_sent=False)
-
-    def _tell(self, command: Callable[..., Release], topic: str, jobs: Iterable[LeasedJob]) -> None:
-        leases = {job.seq: (job.nonce, job.counter) for job in jobs}
-        if leases:
-            self._driver.give(command(topic=topic, seqs=list(leases), leases=list(leases.values())))
 
     def _ended(self, ticket: Ticket) -> None:
         self._begun.pop(ticket)(ticket)
@@ -220,13 +212,8 @@ class JobDesk:
 
     def _leave(self, ticket: Ticket) -> None:
         """Nobody is there to be told."""
-        if ticket in self._begun:
-            self._begun[ticket] = self._give_back
-            self._end(ticket)
-
-    def _give_back(self, ticket: Ticket) -> None:
-        if isinstance(ticket.reply, JobsClaimed):
-            self.release(ticket.reply.topic, ticket.reply.jobs, was_sent=False)
+        if self._begun.pop(ticket, None) is not None:
+            self._claims.leave(ticket)
 
     async def _leased(self, command: Claim, until_s: float) -> JobsClaimed | None:
         return await self.wait(partial(self._claims.claim, command), until_s)

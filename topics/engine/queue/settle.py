@@ -13,6 +13,8 @@ from itertools import compress, repeat
 from operator import not_
 from typing import Final
 
+import msgspec
+
 from topics.codec.log.leases import NOBODY, Acked, Extended, Released
 from topics.engine.batch import Entry
 from topics.engine.change import in_class, in_lease_class
@@ -56,9 +58,10 @@ def propose_nack(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) ->
     if not seqs:
         state.finish(ticket, _told(lane, queue, (), skipped))
         return
-    ready_at = _rested(lane, queue, seqs, command.delay_ms, now_ms)
+    ready_at, leaving = _rested(lane, queue, seqs, command.delay_ms, now_ms)
     event = Released(command.node, command.reason, array("Q", seqs), array("Q", counters), ready_at)
     entry = in_lease_class(state, _Settlement, lane, ticket, [event], now_ms)
+    entry.leaving = leaving
     _enqueue(state, lane, queue, entry, seqs, skipped)
 
 
@@ -113,13 +116,16 @@ def propose_give_up(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int)
 
 
 class _Settlement(Entry, eq=False, kw_only=True):
-    """Jobs whose leases are about to end. `keys`: the number of each one's, if keys are bounded."""
+    """Jobs whose leases are about to end. `keys`: the number of each one's, if keys are bounded. `leaving`: those that
+    nobody gets again; that they go to the dead letters is said behind this, and answered by this already.
+    """
 
     lane: Lane
     seqs: Sequence[int] = ()
     skipped: Sequence[int] = ()
     deadline: int | None = None
     keys: Sequence[int] = ()
+    leaving: Sequence[int] = ()
 
     def hold(self, queue: QueueLane) -> None:
         queue.busy.update(self.seqs)
@@ -133,7 +139,12 @@ class _Settlement(Entry, eq=False, kw_only=True):
     def reply(self) -> JobsSettled:
         queue = self.lane.queue
         assert queue is not None
-        return _told(self.lane, queue, self.seqs, self.skipped, self.deadline)
+        told = _told(self.lane, queue, self.seqs, self.skipped, self.deadline)
+        if not self.leaving:
+            return told
+        assert self.lane.topic is not None
+        leaving = sum(map(self.lane.topic.index.is_live, self.leaving))
+        return msgspec.structs.replace(told, ready=told.ready - leaving, in_flight=told.in_flight + leaving)
 
 
 class _Extension(_Settlement, eq=False, kw_only=True):
@@ -214,8 +225,10 @@ def _nonce(rows: Rows, owner: int, node: bytes | None) -> int | None:
 
 def _rested(
     lane: Lane, queue: QueueLane, seqs: Sequence[int], delay_ms: int | None, now_ms: int
-) -> array[int]:
-    """When each is ready again: one that has had all its deliveries at once, for it is moved then (queues 3)."""
+) -> tuple[array[int], list[int]]:
+    """When each is ready again: one that has had all its deliveries at once, for it is moved then (queues 3). And which
+    these are.
+    """
     assert lane.topic is not None
     config, jobs = lane.topic.config, queue.jobs
     deliveries = gather(jobs.rows.deliveries, grouped(jobs.rows_of(seqs)))
@@ -224,11 +237,13 @@ def _rested(
     else:
         rests = [backoff_ms(config.retry_backoff, *of) for of in zip(deliveries, seqs, strict=True)]
         ready_at = array("Q", [now_ms + rest for rest in rests])
+    leaving = []
     if deliveries_max := config.deliveries_max_of(lane.name):
         for i, times in enumerate(deliveries):
             if times >= deliveries_max:
                 ready_at[i] = now_ms
-    return ready_at
+                leaving.append(seqs[i])
+    return ready_at, leaving
 
 
 def _enqueue(

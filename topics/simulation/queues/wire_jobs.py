@@ -63,11 +63,13 @@ class WireJobs:
         self._granted: dict[Lease, _Grant] = {}
         self._heard: set[Lease] = set()
         self._settled: dict[object, list[JobsSettled]] = {}
+        self._gone: list[OverheardEdge] = []  # connections that have ended
 
     def begin(self) -> None:
         self._granted.clear()
         self._heard.clear()
         self._settled.clear()
+        self._gone.clear()
 
     # What the engine has promised.
 
@@ -125,10 +127,13 @@ class WireJobs:
     # Ends.
 
     def ended(self, edge: OverheardEdge, now_ms: int) -> None:
-        """A connection has ended: of what was leased for it nobody has more than what came over the wire."""
+        """A connection has ended: of what was leased for it nobody has more than what came over the wire. Nor of what
+        was on its way when others ended, and leased for them since then.
+        """
+        self._gone.append(edge)
         for lease, grant in self._granted.items():
-            claims = self._ledger.claims.get(grant.topic_id) if grant.edge is edge else None
-            if claims is None:
+            claims = self._ledger.claims.get(grant.topic_id)
+            if claims is None or grant.edge not in self._gone:
                 continue
             held = claims.jobs.held.get(grant.job.seq)
             if (
@@ -140,7 +145,7 @@ class WireJobs:
                 continue
             if grant.command.told_end:
                 raise PromiseBroken(f"a connection has ended, and keeps {held}, which it was pushed")
-            if lease_text(lease).encode() not in edge.sent:
+            if lease_text(lease).encode() not in grant.edge.sent:
                 raise PromiseBroken(f"a connection has ended, and keeps {held}, which was never sent")
 
 

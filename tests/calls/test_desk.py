@@ -1,0 +1,53 @@
+"""Where the jobs of a worker lie: who waits gets the next one, and none that is being done here already."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import anyio
+import pytest
+
+from topics.calls.job_values import LeasedRecord
+from topics.calls.workers.desk import Desk
+from topics.calls.workers.leases import Leases
+
+
+class Job(LeasedRecord):
+    """A job without a record."""
+
+    def __init__(self, seq: int, lease: str) -> None:
+        self.number, self.lease_id = seq, lease
+        self.until_s, self.is_settled = math.inf, False
+
+    @property
+    def seq(self) -> int:
+        return self.number
+
+
+@pytest.mark.rule("Q6.2")
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_a_job_that_comes_again_waits_until_its_earlier_run_here_has_ended(backend: str) -> None:
+    async def main() -> list[Job | None]:
+        desk = Desk[Job](Leases(60_000))
+        desk.add_hands(2)
+        first, again, other = Job(1, "first"), Job(1, "again"), Job(2, "other")
+        desk.bring([first], time.monotonic())
+        found = [await desk.next()]
+        desk.lose()
+        desk.goes_on(first)  # a thread, which nobody can end
+        desk.bring([again, other], time.monotonic())
+
+        async def wait() -> None:
+            found.append(await desk.next())
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(2):
+                    tasks.start_soon(wait)
+                await anyio.wait_all_tasks_blocked()
+                assert found == [first, other]
+                desk.done(first)
+        return found
+
+    assert [job and job.lease_id for job in anyio.run(main, backend=backend)] == ["first", "other", "again"]
