@@ -61,6 +61,12 @@ class Entry(msgspec.Struct, eq=False, kw_only=True):
             frames=len(chunks), staged=staged, must_sync=must_sync, ticket=ticket, ordered=ordered, memory=memory,
         )  # fmt: skip
 
+    def absorb(self, _other: Self) -> bool:
+        """Have the items of the next one, of its kind and lane, among its own: they are folded with them, as a start
+        folds them. False if they are to be folded by themselves.
+        """
+        return False
+
     def place(self, offset: int) -> None:
         """Offsets within the entry become offsets within the file."""
         if self.memory is None:
@@ -96,6 +102,23 @@ def frame_control(
         TYPES[type(payload)], topic_id, ts, payload, 0, len(chunk), durable=False, write_frames=write_frames
     )
     return control, chunk
+
+
+def folded_together(entries: Sequence[Entry], *, staged: bool) -> list[list[Entry]]:
+    """The staged ones of a batch, or the others; in one list those side by side of which the first has absorbed the
+    others. They are placed.
+    """
+    groups: list[list[Entry]] = []
+    head: Entry | None = None
+    for entry in entries:
+        if entry.staged is not staged:
+            head = None  # what is behind it does not lie side by side with what is before it
+        elif head is not None and entry.lane is head.lane and head.absorb(entry):
+            groups[-1].append(entry)
+        else:
+            head = entry
+            groups.append([entry])
+    return groups
 
 
 class WalBatch(msgspec.Struct, frozen=True, eq=False):

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
-from itertools import accumulate, chain, compress, repeat
+from itertools import accumulate, repeat
 from operator import and_, eq
 from typing import Final
 
@@ -202,12 +202,17 @@ def _grant(
     for claimer, _ in dealt:
         del queue.claimers[claimer.ticket]
         claimer.ticket.move(Stage.NEW)
-    first = 0
-    for kind, (claimer, hand) in zip(chain((_Pass,), repeat(_Answer)), dealt, strict=False):
-        entry = in_lease_class(state, kind, lane, claimer.ticket, [event] if not first else [], now_ms)
-        entry.event, entry.first, entry.count = event, first, len(hand)
+    whole = in_lease_class(state, _Pass, lane, dealt[0][0].ticket, [event], now_ms)
+    whole.event, whole.count = event, len(dealt[0][1])
+    state.enqueue(lane.shard, whole)
+    first = whole.count
+    for claimer, hand in dealt[1:]:
+        answer = _Answer(
+            lane=lane, items=(), chunks=(), size=0, frames=0, staged=whole.staged, must_sync=whole.must_sync,
+            ticket=claimer.ticket, ordered=False, memory=whole.memory, whole=whole, first=first, count=len(hand),
+        )  # fmt: skip
         first += len(hand)
-        state.enqueue(lane.shard, entry)
+        state.enqueue(lane.shard, answer)
 
 
 def _in_turn(group: Sequence[Claimer], seqs: list[int], sizes: Sequence[int]) -> list[list[int]]:
@@ -246,36 +251,48 @@ def _shared_out(group: Sequence[Claimer], seqs: list[int], sizes: Sequence[int])
     return hands
 
 
-class _Answer(Entry, eq=False, kw_only=True):
-    """What one claimer of a pass is told, behind the pass."""
+class _Pass(Entry, eq=False, kw_only=True):
+    """Jobs on their way to who claimed them. It passes the topic's writes by: it is of records that are published.
+    `count`: those of its ticket; the others have answers behind it.
+    """
 
     lane: Lane
     event: Claimed | None = None
-    first: int = 0
     count: int = 0
+    told: Sequence[LeasedJob | None] = ()
+
+    def absorb(self, other: Entry) -> bool:
+        return isinstance(other, _Answer) and other.whole is self
 
     def reply(self) -> JobsClaimed:
-        lane, event, ticket = self.lane, self.event, self.ticket
-        assert event is not None
+        self.told = self._leased()
+        return self.dealt(0, self.count)
+
+    def dealt(self, first: int, count: int) -> JobsClaimed:
+        """The answer to who got these."""
+        lane = self.lane
         assert lane.topic is not None
         assert lane.queue is not None
-        assert ticket is not None
-        jobs, rows, first = lane.queue.jobs, lane.queue.jobs.rows, event.first_lease + self.first
-        seqs, given = event.seqs[self.first : self.first + self.count], range(first, first + self.count)
-        group = grouped(jobs.rows_of(seqs))
+        jobs = [job for job in self.told[first : first + count] if job is not None]
+        return JobsClaimed(
+            topic=lane.name, topic_id=lane.topic_id, jobs=jobs, ready=lane.queue.counts(lane.topic)[0]
+        )
+
+    def _leased(self) -> Sequence[LeasedJob | None]:
+        """The jobs as they were leased; None: it has ended meanwhile."""
+        queue, event = self.lane.queue, self.event
+        assert event is not None
+        assert queue is not None
+        jobs, rows, seqs = queue.jobs, queue.jobs.rows, event.seqs
+        given, group = range(event.first_lease, event.first_lease + len(seqs)), grouped(jobs.rows_of(seqs))
         fields = zip(
             seqs, repeat(event.nonce), given, gather(rows.until, group), gather(rows.deliveries, group),
             jobs.priorities(seqs), strict=False,
         )  # fmt: skip
-        lasting = map(and_, gather(rows.leased, group), map(eq, gather(rows.counters, group), given))
-        claimed = list(map(_leased_job, compress(fields, lasting)))  # others have ended meanwhile
-        return JobsClaimed(
-            topic=lane.name, topic_id=lane.topic_id, jobs=claimed, ready=lane.queue.counts(lane.topic)[0]
-        )
-
-
-class _Pass(_Answer, eq=False, kw_only=True):
-    """Jobs on their way to who claimed them. It passes the topic's writes by: it is of records that are published."""
+        lasting = bytes(map(and_, gather(rows.leased, group), map(eq, gather(rows.counters, group), given)))
+        if 0 not in lasting:
+            return list(map(_leased_job, fields))
+        return [_leased_job(of) if lasts else None for of, lasts in zip(fields, lasting, strict=True)]
 
     def release(self) -> None:
         queue, event = self.lane.queue, self.event
@@ -284,6 +301,18 @@ class _Pass(_Answer, eq=False, kw_only=True):
         assert event is not None
         queue.claiming -= len(event.seqs)
         queue.order.kept(event.seqs)
+
+
+class _Answer(Entry, eq=False, kw_only=True):
+    """What another claimer of a pass is told, with it."""
+
+    lane: Lane
+    whole: _Pass
+    first: int
+    count: int
+
+    def reply(self) -> JobsClaimed:
+        return self.whole.dealt(self.first, self.count)
 
 
 def _nothing(lane: Lane, queue: QueueLane, topic: Topic) -> JobsClaimed:

@@ -13,6 +13,7 @@ from itertools import compress, repeat
 from operator import not_
 from typing import Final
 
+from topics.codec.log.control import Control
 from topics.codec.log.leases import NOBODY, Acked, Extended, Released
 from topics.engine.batch import Entry
 from topics.engine.change import in_class, in_lease_class
@@ -154,7 +155,19 @@ class _Extension(_Settlement, eq=False, kw_only=True):
 
 
 class _Acknowledgement(_Settlement, eq=False, kw_only=True):
-    """They go, and with them what they took."""
+    """They go, and with them what they took. Those of several workers go together: each has a frame of its own."""
+
+    def absorb(self, other: Entry) -> bool:
+        done, more = self.items[0], other.items[0]
+        if not isinstance(other, _Acknowledgement) or done.ts != more.ts:
+            return False
+        assert isinstance(done, Control)
+        assert isinstance(more, Control)
+        assert isinstance(done.payload, Acked)
+        assert isinstance(more.payload, Acked)
+        done.payload.seqs.extend(more.payload.seqs)
+        done.payload.leases.extend(more.payload.leases)
+        return True
 
     def news(self) -> News:
         return News.FLOORS
