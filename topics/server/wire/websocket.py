@@ -22,58 +22,28 @@ from io import BytesIO
 from typing import Final
 
 import trio
-from websockets.exceptions import InvalidHandshake, InvalidHeaderValue
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
-from websockets.typing import Subprotocol
 
 from topics.embed.aio.hands import Work
-from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.limits import KIB, MIB, Limits
+from topics.kernel.errors import Rejected, invalid
+from topics.kernel.limits import KIB, MIB
 from topics.server.api.bodies.pieces import check_utf8
 from topics.server.api.ops import OpCall
 from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX
 from topics.server.api.site import Site
 from topics.server.wire.link import PeerLink
 from topics.server.wire.patience import Phase
+from topics.server.wire.text_frames import lone_text, text_frame
 
 UNDER_WAY_MAX: Final = 256  # commands of a connection that came and whose answers are not sent,
 UNDER_WAY_BYTES_MAX: Final = 1 * MIB  # and the bytes of their messages, unless it is a single one
 CLOSE_S: Final = 5.0  # for the peer to close too
 STUCK_S: Final = 30.0  # a peer may not read for so long (semantics 11)
-SUBPROTOCOL: Final = Subprotocol("topics.v0")
 _SLICE_MESSAGES: Final = 32  # then others have their turn
 _FED_BYTES: Final = 8 * KIB  # at once: small frames take thirty times their bytes as values
 _GATHERED_BYTES: Final = 256 * KIB  # of answers, made before they are sent
-
-
-def accepted(text: bytes, limits: Limits) -> ServerProtocol:
-    """The protocol behind a good head that asks for a WebSocket, which it has been told; what to send is in it.
-
-    Raises:
-        Rejected: invalid_request, upgrade_required.
-    """
-    protocol = ServerProtocol(select_subprotocol=_chosen, max_size=limits.body_bytes)
-    protocol.receive_data(text)
-    for request in protocol.events_received():
-        assert isinstance(request, Request)
-        response = protocol.accept(request)
-        if response.status_code == 101:
-            protocol.send_response(response)
-            return protocol
-    why = protocol.handshake_exc
-    if isinstance(why, InvalidHeaderValue) and why.name.lower() == "sec-websocket-version":
-        raise Rejected(
-            Code.UPGRADE_REQUIRED, f"sec-websocket-version: 13 is spoken here, not {str(why.value)[:40]!r}"
-        )
-    what = str(why) if isinstance(why, InvalidHandshake) else "its head cannot be read"
-    raise invalid("upgrade", f"this is no request for a WebSocket: {what}")
-
-
-def _chosen(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    return SUBPROTOCOL if SUBPROTOCOL in offered else None
 
 
 class WebSocket:
@@ -166,12 +136,17 @@ class WebSocket:
 
     async def _receive(self) -> None:
         """Commands take effect as they come, until somebody closes."""
-        link = self._link
+        link, bytes_max = self._link, self._site.options.limits.body_bytes
         data = bytes(link.incoming.buffer)
         link.incoming.buffer.clear()
         with self._reading:
             while True:
-                await self._take(data)
+                message = None if self._is_partial else lone_text(data, bytes_max)
+                if message is None:
+                    await self._take(data)
+                else:
+                    self._is_text = True
+                    await self._take_message(message)
                 while self._goes_on and link.outgoing.size > _GATHERED_BYTES:
                     await self._held_back()
                 if not self._goes_on:
@@ -226,12 +201,12 @@ class WebSocket:
     async def _take(self, data: bytes) -> None:
         for at in range(0, len(data), _FED_BYTES):
             self._protocol.receive_data(data[at : at + _FED_BYTES])
+            self._collect()
             for frame in self._protocol.events_received():
                 assert isinstance(frame, Frame)
                 await self._take_frame(frame)
                 if self._ended is not None:
                     return
-            self._collect()
             if self._protocol.state is not State.OPEN:
                 return
 
@@ -263,7 +238,7 @@ class WebSocket:
             if self._ended is not None:
                 return
             await self._held_back()
-        if self._is_text and not await _is_utf8(message):
+        if self._is_text and not message.isascii() and not await _is_utf8(message):
             self._end(CloseCode.INVALID_DATA, "a text message is UTF-8")
             return
         self._under_way += 1
@@ -354,7 +329,8 @@ class WebSocket:
             call.taken()
         self._under_way -= len(self._leaving)
         self._leaving.clear()
-        self._moved.unpark_all()
+        if self._moved:
+            self._moved.unpark_all()
 
     def _gather(self) -> None:
         """Make some of the messages that are to be sent. Whoever closes is sent none."""
@@ -366,26 +342,24 @@ class WebSocket:
             if protocol.state is not State.OPEN:
                 call.dropped()
             else:
-                message = self._site.message(call)
-                protocol.send_text(message)
-                size += len(message)
+                frame = text_frame(self._site.message(call))
+                self._link.outgoing.pieces.append(frame)
+                size += len(frame)
                 if call.is_bug:
                     self._end(CloseCode.INTERNAL_ERROR, "an internal error")
         while self._pushed and size < _GATHERED_BYTES and protocol.state is State.OPEN:
-            for message in self._pushed.popleft():
-                protocol.send_text(message)
-                size += len(message)
+            frames = list(map(text_frame, self._pushed.popleft()))
+            self._link.outgoing.pieces += frames
+            size += sum(map(len, frames))
             self._takes.unpark_all()
-        self._collect(wakes=False)
 
-    def _collect(self, *, wakes: bool = True) -> None:
-        """What the protocol has to say is what is to be sent. `wakes`: whoever sends is to be told."""
+    def _collect(self) -> None:
+        """What the protocol has to say is what is to be sent."""
         pieces = self._protocol.data_to_send()
         if pieces:
             self._said_eof = self._said_eof or b"" in pieces
             self._link.outgoing.pieces += filter(None, pieces)
-            if wakes:
-                self._resting.unpark_all()
+            self._resting.unpark_all()
 
 
 async def _is_utf8(text: bytes) -> bool:

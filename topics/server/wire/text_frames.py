@@ -1,0 +1,44 @@
+"""Text messages that are one frame: nearly all of them, read and made without the protocol's machinery (RFC 6455 5.2).
+
+`websockets` knows the protocol (decision 49). What it makes of any frame is what these make of theirs, which a test
+holds; whatever is not plainly such a frame is left to it.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from websockets.frames import apply_mask
+
+_FINAL_TEXT: Final = 0x81  # FIN, no extension's bits, opcode 1
+_MASKED: Final = 0x80
+_U16_FOLLOWS: Final = 126
+_U64_FOLLOWS: Final = 127
+_SHORT: Final = Struct("!BB")
+_MEDIUM: Final = Struct("!BBH")
+_LONG: Final = Struct("!BBQ")
+
+
+def lone_text(data: bytes, bytes_max: int) -> bytes | None:
+    """The message, if the bytes are one whole masked text frame and nothing else; None: ask the protocol."""
+    if len(data) < _MEDIUM.size or data[0] != _FINAL_TEXT:
+        return None
+    size, start = data[1] - _MASKED, _SHORT.size
+    if size == _U16_FOLLOWS:
+        size, start = data[2] << 8 | data[3], _MEDIUM.size
+    elif not 0 <= size < _U16_FOLLOWS:
+        return None
+    if len(data) != start + 4 + size or size > bytes_max:
+        return None
+    return apply_mask(data[start + 4 :], data[start : start + 4])
+
+
+def text_frame(message: bytes) -> bytes:
+    """The frame of a server's message."""
+    size = len(message)
+    if size < _U16_FOLLOWS:
+        return _SHORT.pack(_FINAL_TEXT, size) + message
+    if size < 1 << 16:
+        return _MEDIUM.pack(_FINAL_TEXT, _U16_FOLLOWS, size) + message
+    return _LONG.pack(_FINAL_TEXT, _U64_FOLLOWS, size) + message
