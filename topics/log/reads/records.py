@@ -61,11 +61,11 @@ def plan(topic: Topic, query: RecordsQuery) -> RecordsPlan:
     if -1 in places:
         gone = [seq for seq, at in zip(asked, places, strict=True) if at < 0]
         seqs = array("Q", [seq for seq, at in zip(asked, places, strict=True) if at >= 0])
-        places = grouped([at for at in places if at >= 0])
-    lengths = array("I", gather(index.lengths, places))
-    fitting = bisect_right(list(accumulate(gather(index.sizes, places))), query.bytes_max)
-    fitting = min(max(fitting, 1), query.limit, len(places))
-    if fitting < len(places):
+        places = [at for at in places if at >= 0]
+    places = grouped(places)
+    lengths, sizes = array("I", gather(index.lengths, places)), gather(index.sizes, places)
+    if len(places) > query.limit or (sum(sizes) > query.bytes_max and len(places) > 1):
+        fitting = min(max(bisect_right(list(accumulate(sizes)), query.bytes_max), 1), query.limit)
         first_left = seqs[fitting]
         left = list(asked[bisect_left(asked, first_left) :])
         gone = gone[: bisect_left(gone, first_left)]
