@@ -123,6 +123,12 @@ class _Write(Entry, eq=False, kw_only=True):
         run.sizes.extend(more.sizes)
         return True
 
+    def place(self, offset: int) -> None:
+        if self.memory is None:
+            for item in self.items:
+                if isinstance(item, Run):
+                    item.offset += offset
+
     def reserve_names(self) -> None:
         """Key and dedup ids: whoever comes with one of them meanwhile is told of this write."""
         lane, key, dedup_ids = self.lane, self.key, self.dedup_ids

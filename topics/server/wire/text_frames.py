@@ -22,16 +22,18 @@ _LONG: Final = Struct("!BBQ")
 
 def lone_text(data: bytes, bytes_max: int) -> bytes | None:
     """The message, if the bytes are one whole masked text frame and nothing else; None: ask the protocol."""
-    if len(data) < _MEDIUM.size or data[0] != _FINAL_TEXT:
+    if len(data) < _MEDIUM.size:
         return None
-    size, start = data[1] - _MASKED, _SHORT.size
-    if size == _U16_FOLLOWS:
-        size, start = data[2] << 8 | data[3], _MEDIUM.size
-    elif not 0 <= size < _U16_FOLLOWS:
+    first, size, following = _MEDIUM.unpack_from(data)
+    size, start = size - _MASKED, _SHORT.size
+    if size >= _U16_FOLLOWS:
+        if size != _U16_FOLLOWS:
+            return None
+        size, start = following, _MEDIUM.size
+    text = start + 4
+    if first != _FINAL_TEXT or len(data) != text + size or size > bytes_max:
         return None
-    if len(data) != start + 4 + size or size > bytes_max:
-        return None
-    return apply_mask(data[start + 4 :], data[start : start + 4])
+    return apply_mask(data[text:], data[start:text])
 
 
 def text_frame(message: bytes) -> bytes:

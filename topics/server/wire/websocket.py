@@ -44,6 +44,7 @@ STUCK_S: Final = 30.0  # a peer may not read for so long (semantics 11)
 _SLICE_MESSAGES: Final = 32  # then others have their turn
 _FED_BYTES: Final = 8 * KIB  # at once: small frames take thirty times their bytes as values
 _GATHERED_BYTES: Final = 256 * KIB  # of answers, made before they are sent
+_KEPT_BYTES: Final = 1 * KIB  # on the account, from one command to the next
 
 
 class WebSocket:
@@ -76,10 +77,12 @@ class WebSocket:
     # As the ops' Session.
 
     def ready(self, call: OpCall) -> None:
-        self._ready.append(call)
         if not self._resting:
-            return  # who sends will look
-        if self._under_way != 1 or not self._send_now():
+            self._ready.append(call)  # who sends will look
+        elif self._under_way == 1 and not self._pushed and self._protocol.state is State.OPEN:
+            self._answer_alone(call)
+        else:
+            self._ready.append(call)
             self._resting.unpark_all()
 
     def start(self, task: Callable[[], Awaitable[object]]) -> None:
@@ -147,7 +150,7 @@ class WebSocket:
                 else:
                     self._is_text = True
                     await self._take_message(message)
-                while self._goes_on and link.outgoing.size > _GATHERED_BYTES:
+                while link.outgoing.pieces and self._goes_on and link.outgoing.size > _GATHERED_BYTES:
                     await self._held_back()
                 if not self._goes_on:
                     return
@@ -243,7 +246,7 @@ class WebSocket:
             return
         self._under_way += 1
         self._under_way_bytes += size
-        call = OpCall(self._site, self, message)
+        call = OpCall.of(self._site, self, message)
         if self._is_text:
             await self._site.take(call)
         else:
@@ -255,11 +258,16 @@ class WebSocket:
         return self._fragments is not None or bool(self._protocol.reader.buffer)
 
     def _hold(self) -> bool:
-        """Have what came, and is not answered yet, on the account of requests. False if there is no room for it."""
+        """Have what came, and is not answered yet, on the account of requests. False if there is no room for it.
+
+        A little stays there while it is answered: mostly the next command is as large.
+        """
         size = self._under_way_bytes + len(self._protocol.reader.buffer)
         if self._fragments is not None:
             size += self._fragments.tell()
         held = self._link.held
+        if size <= held.size <= _KEPT_BYTES:
+            return True
         if size > held.size:
             try:
                 held.cover(size, most=size)
@@ -310,23 +318,30 @@ class WebSocket:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._tasks.cancel_scope.cancel()
 
-    def _send_now(self) -> bool:
-        """Answer the only command under way: to wake who sends costs much. False if the rest is for that task."""
-        self._gather()
+    def _answer_alone(self, call: OpCall) -> None:
+        """The only command under way: to wake who sends costs much. What does not go at once is for that task."""
+        self._leaving.append(call)
+        self._link.outgoing.pieces.append(self._frame(call))
         try:
-            if not self._link.outgoing.send_nowait():
-                return False
+            if self._link.outgoing.send_nowait():
+                self._let_go()
+            else:
+                self._resting.unpark_all()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._tasks.cancel_scope.cancel()
-            return True
-        self._let_go()
-        return not self._ready
+
+    def _frame(self, call: OpCall) -> bytes:
+        frame = text_frame(self._site.message(call))
+        if call.is_bug:
+            self._end(CloseCode.INTERNAL_ERROR, "an internal error")
+        return frame
 
     def _let_go(self) -> None:
         """What was gathered is on its way."""
         for call in self._leaving:
             self._under_way_bytes -= call.size
-            call.taken()
+            if call.room is not None:
+                call.taken()
         self._under_way -= len(self._leaving)
         self._leaving.clear()
         if self._moved:
@@ -342,11 +357,9 @@ class WebSocket:
             if protocol.state is not State.OPEN:
                 call.dropped()
             else:
-                frame = text_frame(self._site.message(call))
+                frame = self._frame(call)
                 self._link.outgoing.pieces.append(frame)
                 size += len(frame)
-                if call.is_bug:
-                    self._end(CloseCode.INTERNAL_ERROR, "an internal error")
         while self._pushed and size < _GATHERED_BYTES and protocol.state is State.OPEN:
             frames = list(map(text_frame, self._pushed.popleft()))
             self._link.outgoing.pieces += frames
