@@ -50,7 +50,7 @@ def propose_claim(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -
         queue.window_ms = now_ms + topic.config.claim_jitter_ms
     until_ms = None if command.wait_ms is None else state.time.timer_ms + command.wait_ms
     ticket.move(Stage.WAITING)
-    queue.join(Claimer(ticket, until_ms))
+    queue.join(Claimer(ticket, command, until_ms))
     state.to_serve[lane.topic_id] = lane
 
 
@@ -140,7 +140,7 @@ def _deal(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms
         room, due_ms = _room(queue, topic, now_ms)
         if not room:
             return due_ms
-        wanted = min(sum(_of(claimer).count_max for claimer in group), room, PASS_JOBS_MAX)
+        wanted = min(sum(claimer.asks.count_max for claimer in group), room, PASS_JOBS_MAX)
         try:
             size = _FRAME_ROOM * (1 + len(group)) + 8 * min(wanted, topic.index.live_count)
             state.check_space(lane.shard, size, keep_reserve=True)
@@ -190,7 +190,7 @@ def _grant(
     """Log who has which jobs, and answer each behind that."""
     lease_ms = topic.config.lease_ms
     grants = tuple(
-        Grant(_of(claimer).node, now_ms + (_of(claimer).lease_ms or lease_ms), len(hand))
+        Grant(claimer.asks.node, now_ms + (claimer.asks.lease_ms or lease_ms), len(hand))
         for claimer, hand in dealt
     )
     seqs = array("Q")
@@ -220,7 +220,7 @@ def _in_turn(group: Sequence[Claimer], seqs: list[int], sizes: Sequence[int]) ->
     hands: list[list[int]] = []
     first = 0
     for claimer in group:
-        command = _of(claimer)
+        command = claimer.asks
         hand = seqs[first : first + command.count_max]
         if hand and sum(sizes[first : first + len(hand)]) > command.bytes_max:
             fitting = bisect_right(list(accumulate(sizes[first : first + len(hand)])), command.bytes_max)
@@ -233,7 +233,7 @@ def _in_turn(group: Sequence[Claimer], seqs: list[int], sizes: Sequence[int]) ->
 def _shared_out(group: Sequence[Claimer], seqs: list[int], sizes: Sequence[int]) -> list[list[int]]:
     """One job a round to each, until each has its number or its bytes."""
     hands: list[list[int]] = [[] for _ in group]
-    bytes_left = [_of(claimer).bytes_max for claimer in group]
+    bytes_left = [claimer.asks.bytes_max for claimer in group]
     open_hands = list(range(len(group)))
     number = 0
     while open_hands:
@@ -246,7 +246,7 @@ def _shared_out(group: Sequence[Claimer], seqs: list[int], sizes: Sequence[int])
             hands[i].append(seqs[number])
             bytes_left[i] -= sizes[number]
             number += 1
-            if len(hands[i]) == _of(group[i]).count_max:
+            if len(hands[i]) == group[i].asks.count_max:
                 open_hands.remove(i)
     return hands
 
@@ -317,12 +317,6 @@ class _Answer(Entry, eq=False, kw_only=True):
 
 def _nothing(lane: Lane, queue: QueueLane, topic: Topic) -> JobsClaimed:
     return JobsClaimed(topic=lane.name, topic_id=lane.topic_id, jobs=(), ready=queue.counts(topic)[0])
-
-
-def _of(claimer: Claimer) -> Claim:
-    command = claimer.ticket.command
-    assert isinstance(command, Claim)
-    return command
 
 
 def _set(timers: Timers, kind: int, lane: Lane, at_ms: int | None) -> None:
