@@ -116,6 +116,8 @@ def folded_together(entries: Sequence[Entry], *, staged: bool) -> list[list[Entr
     """The staged ones of a batch, or the others; in one list those side by side of which the first has absorbed the
     others. They are placed.
     """
+    if len(entries) == 1:
+        return [[*entries]] if entries[0].staged is staged else []
     groups: list[list[Entry]] = []
     head: Entry | None = None
     for entry in entries:
@@ -199,24 +201,35 @@ class Shard:
             return None
         if not self.pending:
             return None
-        frames = sum(map(_frames, self.pending))
-        if self.pending_bytes > BATCH_BYTES_MAX or frames > BATCH_FRAMES_MAX:
+        if len(self.pending) == 1:
+            ((entry,), self.pending) = self.pending, []
+            batch = WalBatch(
+                self.number, tuple(entry.chunks), entry.size, entry.frames, entry.must_sync, (entry,), now_ms,
+                entry.staged,
+            )  # fmt: skip
+        else:
+            batch = self._together(now_ms)
+        self.pending_bytes -= batch.size
+        assert self.pending_bytes >= 0
+        assert batch.size == sum(map(len, batch.chunks))
+        assert batch.sync or not batch.silent
+        self.in_flight, self.written = batch, False
+        return batch
+
+    def _together(self, now_ms: int) -> WalBatch:
+        """As many of those that wait as a batch may have."""
+        frames, size = sum(map(_frames, self.pending)), self.pending_bytes
+        if size > BATCH_BYTES_MAX or frames > BATCH_FRAMES_MAX:
             entries = self._cut()
-            size, frames = sum(map(_size, entries)), sum(map(_frames, entries))
+            frames, size = sum(map(_frames, entries)), sum(map(_size, entries))
         else:
             entries, self.pending = self.pending, []
-            size = self.pending_bytes
         if any(map(_is_staged, entries)):
             _order_stages(entries)
-        sync, silent = any(map(_must_sync, entries)), all(map(_is_staged, entries))
-        chunks = tuple(chain.from_iterable(map(_chunks, entries)))
-        assert sync or not silent
-        self.pending_bytes -= size
-        assert self.pending_bytes >= 0
-        assert size == sum(map(len, chunks))
-        self.in_flight = WalBatch(self.number, chunks, size, frames, sync, tuple(entries), now_ms, silent)
-        self.written = False
-        return self.in_flight
+        return WalBatch(
+            self.number, tuple(chain.from_iterable(map(_chunks, entries))), size, frames,
+            any(map(_must_sync, entries)), tuple(entries), now_ms, all(map(_is_staged, entries)),
+        )  # fmt: skip
 
     def _cut(self) -> list[Entry]:
         """The first of those that wait: as many as a batch may have, one at least."""

@@ -20,6 +20,7 @@ from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.log.reads.frames import Extent, FramesPlan, assemble_texts
 from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.store.reading import Found, page_steps
+from topics.store.records import at_hand
 
 
 @attrs.frozen(kw_only=True)
@@ -152,10 +153,8 @@ class Fetcher:
             Rejected: topic_not_found, throttled.
         """
         plan = engine.plan_records(query)
-        if plan.left:
-            return None
-        buffers = [at_hand for extent in plan.extents if (at_hand := self._reader.nowait(extent)) is not None]
-        if len(buffers) < len(plan.extents):
+        buffers = at_hand(plan, self._reader.nowait)
+        if buffers is None:
             return None
         held, texts = room.size, None
         room.reserve(sum(map(len, buffers)))

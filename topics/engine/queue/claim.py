@@ -92,11 +92,11 @@ def serve(state: EngineState, lane: Lane, now_ms: int) -> None:
         else:
             due_ms = queue.window_ms
         again_ms = min(filter(None, (again_ms, due_ms)), default=None)
-    if queue.window_ms is None or queue.jobs.paused:
-        for ticket in queue.take_ended(state.time.timer_ms):
-            state.finish(ticket, _nothing(lane, queue, topic))
     if not queue.claimers:
         queue.forget_old_news()
+    elif queue.window_ms is None or queue.jobs.paused:
+        for ticket in queue.take_ended(state.time.timer_ms):
+            state.finish(ticket, _nothing(lane, queue, topic))
     _set(state.by_time, SERVE, lane, again_ms)
     _set(state.by_timer, WAITED, lane, queue.first_end_ms())
 
