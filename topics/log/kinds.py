@@ -23,7 +23,6 @@ from topics.log.jobs.transitions import JobState
 from topics.log.past import DeathCause
 from topics.log.topic import REDRIVE, Topic
 
-
 OF_KINDS: Final = frozenset(
     {Claimed, Extended, Released, ReleasedAll, Acked, Purged, Paused, Resumed}
 )  # what a single type of topic folds

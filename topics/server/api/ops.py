@@ -9,7 +9,6 @@ What an op and a handler of HTTP do alike is one function of the resource, which
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -84,11 +83,6 @@ class OpCall(msgspec.Struct, eq=False):
     asked_text: msgspec.Raw = ABSENT
     topic_text: msgspec.Raw = ABSENT
     fields: Fields = nothing_yet
-
-    @classmethod
-    def of(cls, site: ServerState, session: Session, text: bytes) -> OpCall:
-        """A message that has just come."""
-        return cls(site, session, text, len(text), time.perf_counter())
 
     @property
     def where(self) -> str:

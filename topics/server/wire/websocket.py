@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from io import BytesIO
+from time import perf_counter
 from typing import Final
 
 import trio
@@ -144,8 +145,8 @@ class WebSocket:
         link.incoming.buffer.clear()
         with self._reading:
             while True:
-                message = None if self._is_partial else lone_text(data, bytes_max)
-                if message is None:
+                message = lone_text(data, bytes_max)
+                if message is None or self._is_partial:
                     await self._take(data)
                 else:
                     self._is_text = True
@@ -246,7 +247,7 @@ class WebSocket:
             return
         self._under_way += 1
         self._under_way_bytes += size
-        call = OpCall.of(self._site, self, message)
+        call = OpCall(self._site, self, message, size, perf_counter())
         if self._is_text:
             await self._site.take(call)
         else:
@@ -320,13 +321,18 @@ class WebSocket:
 
     def _answer_alone(self, call: OpCall) -> None:
         """The only command under way: to wake who sends costs much. What does not go at once is for that task."""
-        self._leaving.append(call)
-        self._link.outgoing.pieces.append(self._frame(call))
+        outgoing = self._link.outgoing
+        outgoing.pieces.append(self._frame(call))
         try:
-            if self._link.outgoing.send_nowait():
-                self._let_go()
-            else:
+            if not outgoing.send_nowait():
+                self._leaving.append(call)
                 self._resting.unpark_all()
+                return
+            self._under_way = self._under_way_bytes = 0
+            if call.room is not None:
+                call.taken()
+            if self._moved:
+                self._moved.unpark_all()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._tasks.cancel_scope.cancel()
 
