@@ -13,6 +13,8 @@ from itertools import compress, repeat
 from operator import not_
 from typing import Final
 
+import msgspec
+
 from topics.codec.log.control import Control
 from topics.codec.log.leases import NOBODY, Acked, Extended, Released
 from topics.engine.batch import Entry
@@ -158,15 +160,17 @@ class _Acknowledgement(_Settlement, eq=False, kw_only=True):
     """They go, and with them what they took. Those of several workers go together: each has a frame of its own."""
 
     def absorb(self, other: Entry) -> bool:
-        done, more = self.items[0], other.items[0]
-        if not isinstance(other, _Acknowledgement) or done.ts != more.ts:
+        if not isinstance(other, _Acknowledgement):
             return False
+        done, more = self.items[0], other.items[0]
         assert isinstance(done, Control)
         assert isinstance(more, Control)
         assert isinstance(done.payload, Acked)
         assert isinstance(more.payload, Acked)
         done.payload.seqs.extend(more.payload.seqs)
         done.payload.leases.extend(more.payload.leases)
+        if done.ts != more.ts:  # when they were done changes nothing of what they leave
+            self.items = [msgspec.structs.replace(done, ts=more.ts)]
         return True
 
     def news(self) -> News:
