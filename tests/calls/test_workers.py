@@ -417,10 +417,11 @@ def test_a_sigterm_that_wakes_nobody_stops_a_worker_all_the_same(jobs: topics.Qu
     """Its handler is run by the main thread, once that does something again."""
     jobs.put(1)
     main = threading.main_thread().ident
+    assert main is not None
     with jobs.store.worker(jobs.name, handle_signals=True) as worker:
 
         def handle(_job: topics.Job) -> None:
-            assert wait_until(lambda: sys._current_frames()[main].f_code.co_filename == threading.__file__)  # type: ignore[index]
+            assert wait_until(lambda: sys._current_frames()[main].f_code.co_filename == threading.__file__)
             signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
         worker.run(handle)
