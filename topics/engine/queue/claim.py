@@ -28,6 +28,7 @@ from topics.engine.timers import SERVE, WAITED, Timers
 from topics.kernel.errors import Rejected, not_a_queue
 from topics.kernel.grouped import gather, grouped
 from topics.kernel.limits import PASS_JOBS_MAX
+from topics.log.jobs.rows import TOGETHER_MIN
 from topics.log.jobs.transitions import JobState
 from topics.log.topic import Topic
 
@@ -259,13 +260,12 @@ class _Pass(Entry, eq=False, kw_only=True):
     lane: Lane
     event: Claimed | None = None
     count: int = 0
-    told: Sequence[LeasedJob | None] = ()
+    told: Sequence[LeasedJob | None] | None = None
 
     def absorb(self, other: Entry) -> bool:
         return isinstance(other, _Answer) and other.whole is self
 
     def reply(self) -> JobsClaimed:
-        self.told = self._leased()
         return self.dealt(0, self.count)
 
     def dealt(self, first: int, count: int) -> JobsClaimed:
@@ -273,18 +273,26 @@ class _Pass(Entry, eq=False, kw_only=True):
         lane = self.lane
         assert lane.topic is not None
         assert lane.queue is not None
-        jobs = [job for job in self.told[first : first + count] if job is not None]
+        if count >= TOGETHER_MIN:
+            told = self._leased(first, first + count)
+        else:  # all of the pass is looked at once
+            if self.told is None:
+                assert self.event is not None
+                self.told = self._leased(0, len(self.event.seqs))
+            told = self.told[first : first + count]
+        jobs = [job for job in told if job is not None]
         return JobsClaimed(
             topic=lane.name, topic_id=lane.topic_id, jobs=jobs, ready=lane.queue.counts(lane.topic)[0]
         )
 
-    def _leased(self) -> Sequence[LeasedJob | None]:
-        """The jobs as they were leased; None: it has ended meanwhile."""
+    def _leased(self, first: int, stop: int) -> Sequence[LeasedJob | None]:
+        """The jobs [first, stop) as they were leased; None: it has ended meanwhile."""
         queue, event = self.lane.queue, self.event
         assert event is not None
         assert queue is not None
-        jobs, rows, seqs = queue.jobs, queue.jobs.rows, event.seqs
-        given, group = range(event.first_lease, event.first_lease + len(seqs)), grouped(jobs.rows_of(seqs))
+        jobs, rows, seqs = queue.jobs, queue.jobs.rows, event.seqs[first:stop]
+        given = range(event.first_lease + first, event.first_lease + stop)
+        group = grouped(jobs.rows_of(seqs))
         fields = zip(
             seqs, repeat(event.nonce), given, gather(rows.until, group), gather(rows.deliveries, group),
             jobs.priorities(seqs), strict=False,

@@ -31,7 +31,7 @@ from topics.engine.tickets import Ticket
 from topics.kernel.grouped import gather, grouped
 from topics.kernel.ids import Lease
 from topics.log.jobs.backoff import backoff_ms
-from topics.log.jobs.rows import Rows
+from topics.log.jobs.rows import TOGETHER_MIN, Rows
 from topics.log.jobs.transitions import JobState
 from topics.log.reads.waiting import News
 
@@ -157,10 +157,10 @@ class _Extension(_Settlement, eq=False, kw_only=True):
 
 
 class _Acknowledgement(_Settlement, eq=False, kw_only=True):
-    """They go, and with them what they took. Those of several workers go together: each has a frame of its own."""
+    """They go, and with them what they took. A few of several workers each go together; each has a frame of its own."""
 
     def absorb(self, other: Entry) -> bool:
-        if not isinstance(other, _Acknowledgement):
+        if not isinstance(other, _Acknowledgement) or len(self.seqs) + len(other.seqs) > TOGETHER_MIN:
             return False
         done, more = self.items[0], other.items[0]
         assert isinstance(done, Control)
