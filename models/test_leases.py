@@ -530,13 +530,13 @@ class Leases(RuleBasedStateMachine):
         """`done`: entries that were applied in this call. `served`: it is one that deals out what is ready."""
         self.notice()
         events = {}
-        for staged in (False, True):  # of what was synced all is applied first, and then answered
-            for entry in done:
-                if entry in self.of_entry:
-                    events[entry] = self.of_entry.pop(entry)
-                    self.apply(events[entry])
-                if entry.ticket is not None and entry.staged is staged:
-                    self.answered(entry.ticket, events.get(entry))
+        for entry in done:
+            if entry in self.of_entry:
+                events[entry] = self.of_entry.pop(entry)
+                self.apply(events[entry])
+        for entry in done:  # all is applied first, and then answered
+            if entry.ticket is not None:
+                self.answered(entry.ticket, events.get(entry))
         self.oracle.retire(self.lane.topic.retired_ms)
         self.serve(must=served or any(entry.lane is self.lane for entry in done))
         while woken := [ticket for ticket in self.parked if ticket not in self.lane.parked]:

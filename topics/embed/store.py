@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 from topics.calls import jobs, records, topics
@@ -43,12 +44,13 @@ from topics.kernel.errors import Corrupt
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
 from topics.log.reads.diff import DiffPlan, DiffQuery
+from topics.log.reads.frames import assemble
 from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.log.reads.waiting import Waited, waits_on
 from topics.store.directory import ClaimedDirectory
 from topics.store.opened import Opened, StoreOptions
 from topics.store.reading import read_page
-from topics.store.records import Found, first_records, size_of
+from topics.store.records import Found, at_hand, first_records, size_of
 from topics.store.viewing import view
 
 R = TypeVar("R")
@@ -262,8 +264,16 @@ class Store(Findings, TopicStore):
         return peeked_of((views[job.seq], job) for job in found if job.seq in views)
 
     def _records(self, topic_id: int, seqs: Sequence[int], bytes_max: int) -> Found[FrameView]:
-        """As `first_records`."""
+        """As `first_records`: at once if they are in memory, whole and not compressed."""
         page_bytes = self.limits.page_bytes
+        query = RecordsQuery(topic_id=topic_id, seqs=sorted(seqs), bytes_max=min(bytes_max, page_bytes))
+        plan = self._plan_records(query)
+        buffers = at_hand(plan, self._opened.reader.nowait)
+        if buffers is not None:
+            with suppress(Corrupt):  # that is told below
+                views = assemble(plan, buffers)
+                if not any(view.compressed for view in views):
+                    return dict(zip(plan.seqs, views, strict=True)), set(), set()
         steps = first_records(topic_id, seqs, bytes_max=bytes_max, page_bytes=page_bytes, size=size_of)
         return drive(steps, lambda query: read_page(query, self._plan_records, self._opened.reader.read))
 

@@ -13,7 +13,7 @@ import msgspec
 
 from topics.codec.digest import body_digest
 from topics.codec.log.control import HeadWatermark, WriteResult
-from topics.codec.log.frame import Keyed, encode_run
+from topics.codec.log.frame import Keyed, Run, encode_run
 from topics.engine.admit import check_caps, check_creation, check_limits, check_new_config, check_topic_limits
 from topics.engine.batch import Entry, Item, frame_control
 from topics.engine.change import propose_create
@@ -107,6 +107,27 @@ class _Write(Entry, eq=False, kw_only=True):
     stored: int
     first_seq: int
     duplicates: tuple[tuple[int, int], ...]
+    plain: bool
+
+    def absorb(self, other: Entry) -> bool:
+        """Records that are data alone, of the same ms, are one run."""
+        if not (self.plain and isinstance(other, _Write) and other.plain):
+            return False
+        run, more = self.items[0], other.items[0]
+        assert isinstance(run, Run)
+        assert isinstance(more, Run)
+        if run.ts != more.ts:
+            return False
+        assert run.seq_stop == more.seq_start
+        run.lengths.extend(more.lengths)
+        run.sizes.extend(more.sizes)
+        return True
+
+    def place(self, offset: int) -> None:
+        if self.memory is None:
+            for item in self.items:
+                if isinstance(item, Run):
+                    item.offset += offset
 
     def reserve_names(self) -> None:
         """Key and dedup ids: whoever comes with one of them meanwhile is told of this write."""
@@ -204,7 +225,7 @@ def _write(
         lane=lane, items=items, chunks=chunks, size=size, frames=frames, staged=staged,
         must_sync=staged or (ticket.sync and memory is None), ticket=ticket, memory=memory, topic=topic,
         dedup_ids=records.dedup_id, key=key, count=count, stored=stored, first_seq=first_seq,
-        duplicates=duplicates,
+        duplicates=duplicates, plain=key is None and memory is None and records.plain,
     )  # fmt: skip
     lane.next_seq += count
     lane.reserved_records += count

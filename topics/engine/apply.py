@@ -29,7 +29,7 @@ from topics.kernel.config import stored_config
 from topics.kernel.ids import is_internal
 from topics.kernel.limits import U64_MAX
 from topics.log import fold
-from topics.log.kinds import kind_of
+from topics.log.kinds import OF_KINDS, kind_of
 from topics.log.lost import LostRange
 from topics.log.reads.match import parse_match
 from topics.log.regions import SegmentId, Source
@@ -124,6 +124,9 @@ def apply(catalog: Catalog, item: Run | Control, source: Source) -> int:
     topic = catalog.topics.get(item.topic_id)
     if topic is None:
         return 0
+    if type(item.payload) in OF_KINDS:
+        kind_of(topic).fold(topic, item)
+        return 0
     return _apply_control(catalog, topic, item)
 
 
@@ -153,7 +156,7 @@ def _apply_control(catalog: Catalog, topic: Topic, item: Control) -> int:
         case TopicDelete():
             catalog.remove(topic)
         case _:
-            kind_of(topic).fold(topic, item)
+            raise AssertionError(f"no rule for {item.payload!r}")
     return 0
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Self
+from itertools import chain
+from operator import attrgetter
+from typing import Final, Self
 
 import msgspec
 
@@ -18,6 +20,11 @@ from topics.log.reads.waiting import NO_NEWS, News
 from topics.log.regions import WalFileId
 
 Item = Run | Control
+_chunks: Final = attrgetter("chunks")  # of many entries, at the speed of C
+_frames: Final = attrgetter("frames")
+_size: Final = attrgetter("size")
+_is_staged: Final = attrgetter("staged")
+_must_sync: Final = attrgetter("must_sync")
 
 
 class WalPosition(msgspec.Struct, frozen=True):
@@ -54,19 +61,26 @@ class Entry(msgspec.Struct, eq=False, kw_only=True):
         ticket: Ticket | None = None, ordered: bool = True, memory: bytes | None = None,
     ) -> Self:  # fmt: skip
         """A control frame of each payload; of an ephemeral topic none is written."""
-        framed = [frame_control(payload, topic_id=lane.topic_id, ts=ts) for payload in payloads]
-        chunks = [chunk for _, chunk in framed] if memory is None else []
+        items, chunks, size = list[Item](), list[bytes](), 0
+        for payload in payloads:
+            control, chunk = frame_control(payload, topic_id=lane.topic_id, ts=ts)
+            items.append(control)
+            if memory is None:
+                chunks.append(chunk)
+                size += control.length
         return cls(
-            lane=lane, items=[control for control, _ in framed], chunks=chunks, size=sum(map(len, chunks)),
-            frames=len(chunks), staged=staged, must_sync=must_sync, ticket=ticket, ordered=ordered, memory=memory,
+            lane=lane, items=items, chunks=chunks, size=size, frames=len(chunks), staged=staged,
+            must_sync=must_sync, ticket=ticket, ordered=ordered, memory=memory,
         )  # fmt: skip
 
+    def absorb(self, _other: Self) -> bool:
+        """Have the items of the next one, of its kind and lane, among its own: they are folded with them, as a start
+        folds them. False if they are to be folded by themselves.
+        """
+        return False
+
     def place(self, offset: int) -> None:
-        """Offsets within the entry become offsets within the file."""
-        if self.memory is None:
-            for item in self.items:
-                if isinstance(item, Run):
-                    item.offset += offset
+        """Offsets within the entry become offsets within the file. Of control frames nobody asks where they are."""
 
     def release(self) -> None:
         """Give back the reservations, on apply and on failure alike."""
@@ -96,6 +110,25 @@ def frame_control(
         TYPES[type(payload)], topic_id, ts, payload, 0, len(chunk), durable=False, write_frames=write_frames
     )
     return control, chunk
+
+
+def folded_together(entries: Sequence[Entry], *, staged: bool) -> list[list[Entry]]:
+    """The staged ones of a batch, or the others; in one list those side by side of which the first has absorbed the
+    others. They are placed.
+    """
+    if len(entries) == 1:
+        return [[*entries]] if entries[0].staged is staged else []
+    groups: list[list[Entry]] = []
+    head: Entry | None = None
+    for entry in entries:
+        if entry.staged is not staged:
+            head = None  # what is behind it does not lie side by side with what is before it
+        elif head is not None and entry.lane is head.lane and head.absorb(entry):
+            groups[-1].append(entry)
+        else:
+            head = entry
+            groups.append([entry])
+    return groups
 
 
 class WalBatch(msgspec.Struct, frozen=True, eq=False):
@@ -166,32 +199,40 @@ class Shard:
         """The next batch: what waits, up to a bound."""
         if self.in_flight is not None or self.read_only is not None or self.cut_wanted:
             return None
-        entries = self._cut()
-        if not entries:
+        if not self.pending:
             return None
-        sync = entries[0].must_sync if len(entries) == 1 else _order_stages(entries)
-        chunks: list[bytes] = []
-        size = frames = 0
-        silent = True
-        for entry in entries:
-            chunks += entry.chunks
-            size += entry.size
-            frames += entry.frames
-            silent = silent and entry.staged
-        assert sync or not silent
-        self.pending_bytes -= size
+        if len(self.pending) == 1:
+            ((entry,), self.pending) = self.pending, []
+            batch = WalBatch(
+                self.number, tuple(entry.chunks), entry.size, entry.frames, entry.must_sync, (entry,), now_ms,
+                entry.staged,
+            )  # fmt: skip
+        else:
+            batch = self._together(now_ms)
+        self.pending_bytes -= batch.size
         assert self.pending_bytes >= 0
-        assert size == sum(map(len, chunks))
-        self.in_flight = WalBatch(
-            self.number, tuple(chunks), size, frames, sync, tuple(entries), now_ms, silent
-        )
-        self.written = False
-        return self.in_flight
+        assert batch.size == sum(map(len, batch.chunks))
+        assert batch.sync or not batch.silent
+        self.in_flight, self.written = batch, False
+        return batch
+
+    def _together(self, now_ms: int) -> WalBatch:
+        """As many of those that wait as a batch may have."""
+        frames, size = sum(map(_frames, self.pending)), self.pending_bytes
+        if size > BATCH_BYTES_MAX or frames > BATCH_FRAMES_MAX:
+            entries = self._cut()
+            frames, size = sum(map(_frames, entries)), sum(map(_size, entries))
+        else:
+            entries, self.pending = self.pending, []
+        if any(map(_is_staged, entries)):
+            _order_stages(entries)
+        return WalBatch(
+            self.number, tuple(chain.from_iterable(map(_chunks, entries))), size, frames,
+            any(map(_must_sync, entries)), tuple(entries), now_ms, all(map(_is_staged, entries)),
+        )  # fmt: skip
 
     def _cut(self) -> list[Entry]:
-        if len(self.pending) < 2:
-            entries, self.pending = self.pending, []
-            return entries
+        """The first of those that wait: as many as a batch may have, one at least."""
         size = frames = count = 0
         for entry in self.pending:
             if count and (size + entry.size > BATCH_BYTES_MAX or frames + entry.frames > BATCH_FRAMES_MAX):
@@ -199,21 +240,18 @@ class Shard:
             size += entry.size
             frames += entry.frames
             count += 1
-        assert count == len(self.pending) or count > 0
+        assert count > 0
         entries = self.pending[:count]
         del self.pending[:count]
         return entries
 
 
-def _order_stages(entries: Sequence[Entry]) -> bool:
-    """Entries of a topic apply in order: behind a staged one, the topic's next ones wait too. Returns: any sync?"""
+def _order_stages(entries: Sequence[Entry]) -> None:
+    """Entries of a topic apply in order: behind a staged one, the topic's next ones wait too."""
     staged: set[int] = set()
-    sync = False
     for entry in entries:
         if entry.lane is not None and entry.ordered:
             if entry.staged:
                 staged.add(entry.lane.topic_id)
             elif entry.lane.topic_id in staged:
                 entry.staged = entry.must_sync = True
-        sync = sync or entry.must_sync
-    return sync

@@ -15,7 +15,7 @@ from typing import Final
 
 from topics.engine import timing, verify
 from topics.engine.apply import Catalog, CatalogView
-from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition
+from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition, folded_together
 from topics.engine.checkpoint import Checkpoints, SegmentRules
 from topics.engine.commands import Command, Retire, Sync
 from topics.engine.moving.moves import Moves, resume_moves
@@ -156,14 +156,10 @@ class Engine:
             shard.unsynced = True
             if not batch.sync:
                 state.by_timer.set(SYNC, batch.shard, shard.synced_ms + self._sync_interval_ms)
+        self._apply(shard, batch, at, staged=False)
         for entry in batch.entries:
-            if not entry.staged:
-                state.apply_entry(entry, at.file)
-                lane = entry.lane
-                if lane is not None and lane.written_seq > lane.durable_seq:
-                    shard.unsynced_lanes[lane.topic_id] = (lane, lane.written_seq)
-                if not (entry.must_sync and entry.ticket is not None and entry.ticket.sync):
-                    state.finish_entry(entry)
+            if not (entry.staged or (entry.must_sync and entry.ticket is not None and entry.ticket.sync)):
+                state.finish_entry(entry)
         if not batch.sync:
             shard.in_flight = None
         self._settle()
@@ -173,12 +169,7 @@ class Engine:
         state, shard = self._state, self._shard_of(batch)
         assert shard.written
         assert batch.sync
-        for entry in batch.entries:
-            if entry.staged:
-                state.apply_entry(entry, at.file)
-                lane = entry.lane
-                if lane is not None and lane.written_seq > lane.durable_seq:
-                    shard.unsynced_lanes[lane.topic_id] = (lane, lane.written_seq)
+        self._apply(shard, batch, at, staged=True)
         for lane, written_seq in shard.unsynced_lanes.values():
             # A topic that went over to ephemeral meanwhile has nothing on the disk any more.
             durable_seq = min(written_seq, lane.written_seq)
@@ -367,6 +358,14 @@ class Engine:
             topic.segments.damaged |= {named.first_seq}
 
     # Inside.
+
+    def _apply(self, shard: Shard, batch: WalBatch, at: WalPosition, *, staged: bool) -> None:
+        """All of them, before the first is answered."""
+        for group in folded_together(batch.entries, staged=staged):
+            self._state.apply_entries(group, at.file)
+            lane = group[0].lane
+            if lane is not None and lane.written_seq > lane.durable_seq:
+                shard.unsynced_lanes[lane.topic_id] = (lane, lane.written_seq)
 
     def _shard_of(self, batch: WalBatch) -> Shard:
         shard = self._state.shards[batch.shard]

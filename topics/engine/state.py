@@ -6,6 +6,7 @@ No policy of any single command is here (propose has it) and no rule of the log 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -176,7 +177,7 @@ class EngineState:
             ticket.move(Stage.PENDING)
         if entry.memory is not None and not entry.staged and lane is not None and lane.in_flight == 0:
             lane.in_flight += 1
-            self.apply_entry(entry, NOWHERE)
+            self.apply_entries((entry,), NOWHERE)
             self.finish_entry(entry)
             return
         self.shards[shard].add(entry)
@@ -244,16 +245,20 @@ class EngineState:
         if seqs:
             self.effects.ended_leases.setdefault(lane.topic_id, []).extend(seqs)
 
-    def apply_entry(self, entry: Entry, at: Source) -> None:
-        """Fold the entry's items; its reservations end here, its lane may be free again."""
+    def apply_entries(self, group: Sequence[Entry], at: Source) -> None:
+        """Fold the items of the first, which has absorbed the others; their reservations end here, their lane may be
+        free again.
+        """
+        entry = group[0]
         source = entry.memory if entry.memory is not None else at
         for item in entry.items:
             entry.outcome = apply(self.catalog, item, source)
-        entry.release()
+        for each in group:
+            each.release()
         lane = entry.lane
         if lane is None:
             return
-        lane.in_flight -= 1
+        lane.in_flight -= len(group)
         assert lane.in_flight >= 0
         news = entry.news()
         if news is not NO_NEWS:
@@ -265,7 +270,7 @@ class EngineState:
             if topic.jobs is not None:
                 topic.jobs.advance(self.time.high_ms)  # counts in answers are as of now
             durable_seq = lane.durable_seq
-            entry.settle()
+            group[-1].settle()
             if lane.durable_seq != durable_seq:
                 self.tell(lane, News.DURABLE)
             self.watch_expiry(lane)

@@ -174,7 +174,8 @@ class Index:
     def find_all(self, seqs: Sequence[int]) -> Group:
         """As `find`, of each of these seqs, in any order."""
         if len(seqs) < 2:
-            return [self.find(seq) for seq in seqs]
+            at = self.find(seqs[0]) if seqs else -1
+            return range(at, at + 1) if at >= 0 else [-1] * len(seqs)
         base, head, flags, shift = self.base_seq, self.head_seq, self.flags, self._skip - self.base_seq
         if self.slotless.firsts:
             first, last = min(seqs), max(seqs)

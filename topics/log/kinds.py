@@ -23,6 +23,10 @@ from topics.log.jobs.transitions import JobState
 from topics.log.past import DeathCause
 from topics.log.topic import REDRIVE, Topic
 
+OF_KINDS: Final = frozenset(
+    {Claimed, Extended, Released, ReleasedAll, Acked, Purged, Paused, Resumed}
+)  # what a single type of topic folds
+
 
 class Kind:
     """A log, which adds nothing; the other types begin from it. `facts`: what it remembers, in fields of `TopicImage`
@@ -72,14 +76,14 @@ class JobQueue(Kind):
             case Claimed() as claimed:
                 deliveries_max = topic.config.deliveries_max_of(topic.name)
                 jobs.claimed(claimed, item.ts, topic.config, deliveries_max=deliveries_max)
+            case Acked(seqs=seqs):
+                _remove(topic, sorted(seqs))
             case Extended() as extended:
                 jobs.extended(extended)
             case Released() as released:
                 jobs.released(released)
             case ReleasedAll(reason=reason):
                 jobs.released_all(reason, item.ts)
-            case Acked(seqs=seqs):
-                _remove(topic, sorted(seqs))
             case Purged(upto=upto):
                 _remove(topic, jobs.ready_below(upto, item.ts))
             case Paused():

@@ -23,8 +23,6 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
-import attrs
-
 from topics.codec.log.frame import FrameView
 from topics.host.directory.layout import path_of
 from topics.host.segments.reading import Unread
@@ -93,7 +91,7 @@ def page_steps(
             return
         # Unfolded it is over its budget: so many records of it fit.
         assert 0 < len(plain) < len(views)
-        query = attrs.evolve(query, limit=len(plain))
+        query = query.limited(len(plain))
 
 
 def read_page(
@@ -128,7 +126,7 @@ def _past_damage(
     count = _count_before(plan, error)
     is_told_first = isinstance(plan, DiffPlan) and plan.gap is not None  # a loss before the damage
     if count or is_told_first:
-        return attrs.evolve(query, limit=count)
+        return query.limited(count)
     if isinstance(query, RecordsQuery):
         return query.without(_damaged_seqs(plan, error))
     raise _damaged(plan, error) from error

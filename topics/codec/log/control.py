@@ -242,12 +242,12 @@ def control_at(buffer: Buffer, offset: int, total: int) -> Control:
 
 def encode_payload(payload: Payload) -> bytes:
     """The data region of a control frame."""
+    if isinstance(payload, LeaseEvent):  # most are
+        return encode_lease(payload)
     if isinstance(payload, TopicCreate | ConfigUpdate | LossRange):
         return msgspec.json.encode(payload)
     if isinstance(payload, TopicDelete | EvictWatermark):
         return b""
-    if isinstance(payload, LeaseEvent):
-        return encode_lease(payload)
     if isinstance(payload, HeadWatermark):
         return U64.pack(payload.ceiling)
     if isinstance(payload, CommitMark):

@@ -117,8 +117,7 @@ _OF_NUMBER: Final = {number: event for event, number in _EVENTS.items()}
 def encode_lease(event: LeaseEvent) -> bytes:
     """The data region of a LEASE frame."""
     parts = [bytes((_EVENTS[type(event)],))]
-    for name, (pack, _) in _FIELDS[type(event)]:
-        parts.append(pack(getattr(event, name)))
+    parts += [pack(getattr(event, name)) for name, (pack, _) in _FIELDS[type(event)]]
     return b"".join(parts)
 
 

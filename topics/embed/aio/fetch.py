@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
@@ -16,9 +17,10 @@ from topics.engine.engine import Engine
 from topics.host.segments.reading import Reader, Unread
 from topics.kernel.errors import Corrupt
 from topics.log.reads.diff import DiffPlan, DiffQuery
-from topics.log.reads.frames import Extent, FramesPlan
+from topics.log.reads.frames import Extent, FramesPlan, assemble_texts
 from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.store.reading import Found, page_steps
+from topics.store.records import at_hand
 
 
 @attrs.frozen(kw_only=True)
@@ -150,17 +152,14 @@ class Fetcher:
         Raises:
             Rejected: topic_not_found, throttled.
         """
-        steps = page_steps(query, form.record)
         plan = engine.plan_records(query)
-        if plan.left or next(steps) is not query or steps.send(plan) is not plan:
+        buffers = at_hand(plan, self._reader.nowait)
+        if buffers is None:
             return None
-        buffers = [at_hand for extent in plan.extents if (at_hand := self._reader.nowait(extent)) is not None]
-        if len(buffers) < len(plan.extents):
-            return None
-        held = room.size
+        held, texts = room.size, None
         room.reserve(sum(map(len, buffers)))
-        found = steps.send(buffers)
-        texts = found[2] if isinstance(found, tuple) else None  # else it goes on, or is to be unfolded
+        with suppress(Corrupt):  # `texts` says what is damaged
+            texts = assemble_texts(plan, buffers, form.record)
         room.settle(held + (sum(map(len, texts)) if texts is not None else 0))
         return None if texts is None else dict(zip(plan.seqs, texts, strict=True))
 

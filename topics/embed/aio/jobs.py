@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-import attrs
 import msgspec
 import trio
 
@@ -42,8 +41,7 @@ class Driver(Protocol):
     async def submit(self, command: Ack | Nack | Extend) -> Reply: ...
 
 
-@attrs.frozen
-class Claimed:
+class Claimed(msgspec.Struct, frozen=True, eq=False):
     """Leased jobs with their entries as JSON objects, in claim order. `ready`: jobs left."""
 
     jobs: Sequence[LeasedJob]

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
-from itertools import accumulate, chain, compress, repeat
+from itertools import accumulate, repeat
 from operator import and_, eq
 from typing import Final
 
@@ -28,6 +28,7 @@ from topics.engine.timers import SERVE, WAITED, Timers
 from topics.kernel.errors import Rejected, not_a_queue
 from topics.kernel.grouped import gather, grouped
 from topics.kernel.limits import PASS_JOBS_MAX
+from topics.log.jobs.rows import TOGETHER_MIN
 from topics.log.jobs.transitions import JobState
 from topics.log.topic import Topic
 
@@ -50,7 +51,7 @@ def propose_claim(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -
         queue.window_ms = now_ms + topic.config.claim_jitter_ms
     until_ms = None if command.wait_ms is None else state.time.timer_ms + command.wait_ms
     ticket.move(Stage.WAITING)
-    queue.join(Claimer(ticket, until_ms))
+    queue.join(Claimer(ticket, command, until_ms))
     state.to_serve[lane.topic_id] = lane
 
 
@@ -92,11 +93,11 @@ def serve(state: EngineState, lane: Lane, now_ms: int) -> None:
         else:
             due_ms = queue.window_ms
         again_ms = min(filter(None, (again_ms, due_ms)), default=None)
-    if queue.window_ms is None or queue.jobs.paused:
-        for ticket in queue.take_ended(state.time.timer_ms):
-            state.finish(ticket, _nothing(lane, queue, topic))
     if not queue.claimers:
         queue.forget_old_news()
+    elif queue.window_ms is None or queue.jobs.paused:
+        for ticket in queue.take_ended(state.time.timer_ms):
+            state.finish(ticket, _nothing(lane, queue, topic))
     _set(state.by_time, SERVE, lane, again_ms)
     _set(state.by_timer, WAITED, lane, queue.first_end_ms())
 
@@ -140,7 +141,7 @@ def _deal(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms
         room, due_ms = _room(queue, topic, now_ms)
         if not room:
             return due_ms
-        wanted = min(sum(_of(claimer).count_max for claimer in group), room, PASS_JOBS_MAX)
+        wanted = min(sum(claimer.asks.count_max for claimer in group), room, PASS_JOBS_MAX)
         try:
             size = _FRAME_ROOM * (1 + len(group)) + 8 * min(wanted, topic.index.live_count)
             state.check_space(lane.shard, size, keep_reserve=True)
@@ -190,7 +191,7 @@ def _grant(
     """Log who has which jobs, and answer each behind that."""
     lease_ms = topic.config.lease_ms
     grants = tuple(
-        Grant(_of(claimer).node, now_ms + (_of(claimer).lease_ms or lease_ms), len(hand))
+        Grant(claimer.asks.node, now_ms + (claimer.asks.lease_ms or lease_ms), len(hand))
         for claimer, hand in dealt
     )
     seqs = array("Q")
@@ -202,12 +203,17 @@ def _grant(
     for claimer, _ in dealt:
         del queue.claimers[claimer.ticket]
         claimer.ticket.move(Stage.NEW)
-    first = 0
-    for kind, (claimer, hand) in zip(chain((_Pass,), repeat(_Answer)), dealt, strict=False):
-        entry = in_lease_class(state, kind, lane, claimer.ticket, [event] if not first else [], now_ms)
-        entry.event, entry.first, entry.count = event, first, len(hand)
+    whole = in_lease_class(state, _Pass, lane, dealt[0][0].ticket, [event], now_ms)
+    whole.event, whole.count = event, len(dealt[0][1])
+    state.enqueue(lane.shard, whole)
+    first = whole.count
+    for claimer, hand in dealt[1:]:
+        answer = _Answer(
+            lane=lane, items=(), chunks=(), size=0, frames=0, staged=whole.staged, must_sync=whole.must_sync,
+            ticket=claimer.ticket, ordered=False, memory=whole.memory, whole=whole, first=first, count=len(hand),
+        )  # fmt: skip
         first += len(hand)
-        state.enqueue(lane.shard, entry)
+        state.enqueue(lane.shard, answer)
 
 
 def _in_turn(group: Sequence[Claimer], seqs: list[int], sizes: Sequence[int]) -> list[list[int]]:
@@ -215,7 +221,7 @@ def _in_turn(group: Sequence[Claimer], seqs: list[int], sizes: Sequence[int]) ->
     hands: list[list[int]] = []
     first = 0
     for claimer in group:
-        command = _of(claimer)
+        command = claimer.asks
         hand = seqs[first : first + command.count_max]
         if hand and sum(sizes[first : first + len(hand)]) > command.bytes_max:
             fitting = bisect_right(list(accumulate(sizes[first : first + len(hand)])), command.bytes_max)
@@ -228,7 +234,7 @@ def _in_turn(group: Sequence[Claimer], seqs: list[int], sizes: Sequence[int]) ->
 def _shared_out(group: Sequence[Claimer], seqs: list[int], sizes: Sequence[int]) -> list[list[int]]:
     """One job a round to each, until each has its number or its bytes."""
     hands: list[list[int]] = [[] for _ in group]
-    bytes_left = [_of(claimer).bytes_max for claimer in group]
+    bytes_left = [claimer.asks.bytes_max for claimer in group]
     open_hands = list(range(len(group)))
     number = 0
     while open_hands:
@@ -241,41 +247,60 @@ def _shared_out(group: Sequence[Claimer], seqs: list[int], sizes: Sequence[int])
             hands[i].append(seqs[number])
             bytes_left[i] -= sizes[number]
             number += 1
-            if len(hands[i]) == _of(group[i]).count_max:
+            if len(hands[i]) == group[i].asks.count_max:
                 open_hands.remove(i)
     return hands
 
 
-class _Answer(Entry, eq=False, kw_only=True):
-    """What one claimer of a pass is told, behind the pass."""
+class _Pass(Entry, eq=False, kw_only=True):
+    """Jobs on their way to who claimed them. It passes the topic's writes by: it is of records that are published.
+    `count`: those of its ticket; the others have answers behind it.
+    """
 
     lane: Lane
     event: Claimed | None = None
-    first: int = 0
     count: int = 0
+    told: Sequence[LeasedJob | None] | None = None
+
+    def absorb(self, other: Entry) -> bool:
+        return isinstance(other, _Answer) and other.whole is self
 
     def reply(self) -> JobsClaimed:
-        lane, event, ticket = self.lane, self.event, self.ticket
-        assert event is not None
+        return self.dealt(0, self.count)
+
+    def dealt(self, first: int, count: int) -> JobsClaimed:
+        """The answer to who got these."""
+        lane = self.lane
         assert lane.topic is not None
         assert lane.queue is not None
-        assert ticket is not None
-        jobs, rows, first = lane.queue.jobs, lane.queue.jobs.rows, event.first_lease + self.first
-        seqs, given = event.seqs[self.first : self.first + self.count], range(first, first + self.count)
+        if count >= TOGETHER_MIN:
+            told = self._leased(first, first + count)
+        else:  # all of the pass is looked at once
+            if self.told is None:
+                assert self.event is not None
+                self.told = self._leased(0, len(self.event.seqs))
+            told = self.told[first : first + count]
+        jobs = [job for job in told if job is not None]
+        return JobsClaimed(
+            topic=lane.name, topic_id=lane.topic_id, jobs=jobs, ready=lane.queue.counts(lane.topic)[0]
+        )
+
+    def _leased(self, first: int, stop: int) -> Sequence[LeasedJob | None]:
+        """The jobs [first, stop) as they were leased; None: it has ended meanwhile."""
+        queue, event = self.lane.queue, self.event
+        assert event is not None
+        assert queue is not None
+        jobs, rows, seqs = queue.jobs, queue.jobs.rows, event.seqs[first:stop]
+        given = range(event.first_lease + first, event.first_lease + stop)
         group = grouped(jobs.rows_of(seqs))
         fields = zip(
             seqs, repeat(event.nonce), given, gather(rows.until, group), gather(rows.deliveries, group),
             jobs.priorities(seqs), strict=False,
         )  # fmt: skip
-        lasting = map(and_, gather(rows.leased, group), map(eq, gather(rows.counters, group), given))
-        claimed = list(map(_leased_job, compress(fields, lasting)))  # others have ended meanwhile
-        return JobsClaimed(
-            topic=lane.name, topic_id=lane.topic_id, jobs=claimed, ready=lane.queue.counts(lane.topic)[0]
-        )
-
-
-class _Pass(_Answer, eq=False, kw_only=True):
-    """Jobs on their way to who claimed them. It passes the topic's writes by: it is of records that are published."""
+        lasting = bytes(map(and_, gather(rows.leased, group), map(eq, gather(rows.counters, group), given)))
+        if 0 not in lasting:
+            return list(map(_leased_job, fields))
+        return [_leased_job(of) if lasts else None for of, lasts in zip(fields, lasting, strict=True)]
 
     def release(self) -> None:
         queue, event = self.lane.queue, self.event
@@ -286,14 +311,20 @@ class _Pass(_Answer, eq=False, kw_only=True):
         queue.order.kept(event.seqs)
 
 
+class _Answer(Entry, eq=False, kw_only=True):
+    """What another claimer of a pass is told, with it."""
+
+    lane: Lane
+    whole: _Pass
+    first: int
+    count: int
+
+    def reply(self) -> JobsClaimed:
+        return self.whole.dealt(self.first, self.count)
+
+
 def _nothing(lane: Lane, queue: QueueLane, topic: Topic) -> JobsClaimed:
     return JobsClaimed(topic=lane.name, topic_id=lane.topic_id, jobs=(), ready=queue.counts(topic)[0])
-
-
-def _of(claimer: Claimer) -> Claim:
-    command = claimer.ticket.command
-    assert isinstance(command, Claim)
-    return command
 
 
 def _set(timers: Timers, kind: int, lane: Lane, at_ms: int | None) -> None:

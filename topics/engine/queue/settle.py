@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from topics.codec.log.control import Control
 from topics.codec.log.leases import NOBODY, Acked, Extended, Released
 from topics.engine.batch import Entry
 from topics.engine.change import in_class, in_lease_class
@@ -30,7 +31,7 @@ from topics.engine.tickets import Ticket
 from topics.kernel.grouped import gather, grouped
 from topics.kernel.ids import Lease
 from topics.log.jobs.backoff import backoff_ms
-from topics.log.jobs.rows import Rows
+from topics.log.jobs.rows import TOGETHER_MIN, Rows
 from topics.log.jobs.transitions import JobState
 from topics.log.reads.waiting import News
 
@@ -165,7 +166,21 @@ class _Extension(_Settlement, eq=False, kw_only=True):
 
 
 class _Acknowledgement(_Settlement, eq=False, kw_only=True):
-    """They go, and with them what they took."""
+    """They go, and with them what they took. A few of several workers each go together; each has a frame of its own."""
+
+    def absorb(self, other: Entry) -> bool:
+        if not isinstance(other, _Acknowledgement) or len(self.seqs) + len(other.seqs) > TOGETHER_MIN:
+            return False
+        done, more = self.items[0], other.items[0]
+        assert isinstance(done, Control)
+        assert isinstance(more, Control)
+        assert isinstance(done.payload, Acked)
+        assert isinstance(more.payload, Acked)
+        done.payload.seqs.extend(more.payload.seqs)
+        done.payload.leases.extend(more.payload.leases)
+        if done.ts != more.ts:  # when they were done changes nothing of what they leave
+            self.items = [msgspec.structs.replace(done, ts=more.ts)]
+        return True
 
     def news(self) -> News:
         return News.FLOORS

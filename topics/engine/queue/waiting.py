@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from topics.engine.commands import Claim
 from topics.engine.queue.ready import ReadyOrder
 from topics.engine.tickets import Ticket
 from topics.log.jobs.jobs import Jobs
@@ -21,6 +22,7 @@ class Claimer(msgspec.Struct, eq=False):
     """A claim that waits. `until_ms`: of `timer_ms`; None: until it is withdrawn."""
 
     ticket: Ticket
+    asks: Claim
     until_ms: int | None
 
 

@@ -23,15 +23,12 @@ from topics.kernel.ids import Lease
 from topics.log.index import LIVE, Index
 from topics.log.jobs.bucket import Bucket
 from topics.log.jobs.image import JobsImage
-from topics.log.jobs.rows import EXPIRED, NONCE_SIZE, Rows
+from topics.log.jobs.rows import EXPIRED, NONCE_SIZE, TOGETHER_MIN, Rows
 from topics.log.jobs.transitions import NEXT, REFUSED, Change, JobState
 
 _READY, _DELAYED, _IN_FLIGHT, _MOVING, _ = (int(state) for state in JobState)
 _UNCOUNTED: Final = {int(JobState.GONE)}
 _STALE_DEADLINES_MIN: Final = 4096
-_TOGETHER_MIN: Final = (
-    32  # jobs of several claimers; those of one are mostly side by side, those of more are not
-)
 
 
 class Jobs:
@@ -134,7 +131,7 @@ class Jobs:
         for grant in event.grants:
             grants.append(grant)
             stop += grant.jobs
-            if stop - first >= _TOGETHER_MIN or stop == len(event.seqs):
+            if stop - first >= TOGETHER_MIN or stop == len(event.seqs):
                 self._lease(event, first, stop, config.retry_backoff, deliveries_max, grants)
                 first, grants = stop, []
         if config.rate_limit is not None:

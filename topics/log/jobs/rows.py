@@ -21,6 +21,9 @@ from topics.log.tags import Labels
 
 NONCE_SIZE: Final = 8
 EXPIRED: Final = b"expired"
+TOGETHER_MIN: Final = (
+    32  # jobs of several workers; those of one are mostly side by side, those of more are not
+)
 _IS: Final = {
     state: bytes(value == state for value in range(256)) for state in JobState
 }  # for `bytes.translate`

@@ -45,6 +45,9 @@ class DiffQuery:
     match: Match | None = None
     bytes_max: int = 1 << 20
 
+    def limited(self, limit: int) -> DiffQuery:
+        return attrs.evolve(self, limit=limit)
+
 
 @attrs.frozen
 class Account:

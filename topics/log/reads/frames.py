@@ -120,6 +120,9 @@ def extents_at(
     topic: Topic, seqs: array[int], offsets: array[int], lengths: array[int]
 ) -> tuple[Extent, ...]:
     """The fewest reads that cover the frames: one source each, small gaps read through."""
+    if len(seqs) == 1:
+        source, _ = topic.regions.source_until(seqs[0])
+        return (Extent(source, offsets[0], lengths[0], 0, 1),)
     extents: list[Extent] = []
     i = 0
     while i < len(seqs):

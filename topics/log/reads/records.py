@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-import attrs
+import msgspec
 
 from topics.kernel.grouped import gather, grouped
 from topics.kernel.limits import U32_MAX
@@ -19,8 +19,7 @@ from topics.log.reads.frames import FramesPlan, extents_at
 from topics.log.topic import Topic
 
 
-@attrs.frozen(kw_only=True)
-class RecordsQuery:
+class RecordsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Records of one instance of a topic. `seqs` ascend, each is there once. `limit`, `bytes_max` (of data and meta as
     they are stored): of one page, which has one record at least. `damaged`: left out, for they were found so.
     """
@@ -35,11 +34,14 @@ class RecordsQuery:
         """The same, but for these."""
         left = set(damaged)
         kept = [seq for seq in self.seqs if seq not in left]
-        return attrs.evolve(self, seqs=kept, damaged=(*self.damaged, *damaged))
+        return msgspec.structs.replace(self, seqs=kept, damaged=(*self.damaged, *damaged))
 
     def after(self, plan: RecordsPlan) -> RecordsQuery | None:
         """The next page; None if there is none."""
-        return attrs.evolve(self, seqs=plan.left, damaged=()) if plan.left else None
+        return msgspec.structs.replace(self, seqs=plan.left, damaged=()) if plan.left else None
+
+    def limited(self, limit: int) -> RecordsQuery:
+        return msgspec.structs.replace(self, limit=limit)
 
 
 class RecordsPlan(FramesPlan, frozen=True, kw_only=True):
@@ -61,11 +63,11 @@ def plan(topic: Topic, query: RecordsQuery) -> RecordsPlan:
     if -1 in places:
         gone = [seq for seq, at in zip(asked, places, strict=True) if at < 0]
         seqs = array("Q", [seq for seq, at in zip(asked, places, strict=True) if at >= 0])
-        places = grouped([at for at in places if at >= 0])
-    lengths = array("I", gather(index.lengths, places))
-    fitting = bisect_right(list(accumulate(gather(index.sizes, places))), query.bytes_max)
-    fitting = min(max(fitting, 1), query.limit, len(places))
-    if fitting < len(places):
+        places = [at for at in places if at >= 0]
+    places = grouped(places)
+    lengths, sizes = array("I", gather(index.lengths, places)), gather(index.sizes, places)
+    if len(places) > query.limit or (sum(sizes) > query.bytes_max and len(places) > 1):
+        fitting = min(max(bisect_right(list(accumulate(sizes)), query.bytes_max), 1), query.limit)
         first_left = seqs[fitting]
         left = list(asked[bisect_left(asked, first_left) :])
         gone = gone[: bisect_left(gone, first_left)]

@@ -9,12 +9,12 @@ What an op and a handler of HTTP do alike is one function of the resource, which
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol
 
 import attrs
+import msgspec
 
 from topics.embed.aio.hands import Work
 from topics.embed.aio.runtime import Runtime
@@ -30,6 +30,10 @@ from topics.server.api.resources.state import ServerState
 from topics.store.writer import BatchTiming
 
 Fields = Callable[[], bytes]  # of an answer: a JSON object. Raises `TopicsError` for a refusal
+
+
+def nothing_yet() -> bytes:
+    raise AssertionError("it is not answered yet")
 
 
 class Session(Protocol):
@@ -61,41 +65,24 @@ class Session(Protocol):
         ...
 
 
-class OpCall:
+class OpCall(msgspec.Struct, eq=False):
     """A message. `size`: its bytes; who has decoded `text` lets go of it. `is_bug`: its answer tells of one. `room`:
     what its answer holds of the memory for answers, until it is sent; `unsent`: called if it never is.
     """
 
-    __slots__ = (
-        "_asked",
-        "_topic",
-        "fields",
-        "is_bug",
-        "op",
-        "request_id",
-        "room",
-        "session",
-        "site",
-        "size",
-        "started",
-        "text",
-        "unsent",
-    )
-
-    fields: Fields
-
-    def __init__(self, site: ServerState, session: Session, text: bytes) -> None:
-        self.site = site
-        self.session = session
-        self.text = text
-        self.size = len(text)
-        self.started = time.perf_counter()
-        self.op: Op | None = None
-        self.request_id: bytes | None = None
-        self.is_bug = False
-        self.room: Share | None = None
-        self.unsent: Callable[[], None] | None = None
-        self._asked = self._topic = ABSENT
+    site: ServerState
+    session: Session
+    text: bytes
+    size: int
+    started: float
+    op: Op | None = None
+    request_id: bytes | None = None
+    is_bug: bool = False
+    room: Share | None = None
+    unsent: Callable[[], None] | None = None
+    asked_text: msgspec.Raw = ABSENT
+    topic_text: msgspec.Raw = ABSENT
+    fields: Fields = nothing_yet
 
     @property
     def where(self) -> str:
@@ -106,11 +93,11 @@ class OpCall:
         """What is around its command is known from here on."""
         if envelope.request_id is not ABSENT:
             self.request_id = bytes(envelope.request_id)
-        self._asked, self._topic = envelope.op, envelope.topic
+        self.asked_text, self.topic_text = envelope.op, envelope.topic
 
     def asked(self) -> str:
         """The name of its op. Raises `Rejected(invalid_request)` if there is none."""
-        return name_in("op", self._asked)
+        return name_in("op", self.asked_text)
 
     @property
     def runtime(self) -> Runtime:
@@ -123,7 +110,7 @@ class OpCall:
 
     def topic(self) -> str:
         """The topic asked for. Raises `Rejected(invalid_request)` if there is none, or a bad name."""
-        return check_topic_name(name_in("topic", self._topic))
+        return check_topic_name(name_in("topic", self.topic_text))
 
     async def submit(self, command: Command, fields: Callable[[Reply, BatchTiming], bytes]) -> None:
         """Propose. `fields` makes of its reply, and of what its batch took, those of the answer."""
@@ -166,11 +153,24 @@ class Op:
     answer: str
     scope: str | None
     take: Callable[[OpCall], Awaitable[None]]
+    head: bytes = attrs.field(init=False)  # of the message that answers
+
+    @head.default
+    def _head(self) -> bytes:
+        return _head(self.answer)
 
 
 def message_of(op: str, request_id: bytes | None, fields: bytes) -> bytes:
     """A message to the peer. `fields`: a JSON object."""
-    head = b'{"op":"%b"' % op.encode()
+    return with_head(_head(op), request_id, fields)
+
+
+def _head(op: str) -> bytes:
+    return b'{"op":"%b"' % op.encode()
+
+
+def with_head(head: bytes, request_id: bytes | None, fields: bytes) -> bytes:
+    """As `message_of`. `head`: of its op."""
     if request_id is not None:
         head = b'%b,"request_id":%b' % (head, request_id)
     return b"%b,%b" % (head, fields[1:]) if len(fields) > 2 else head + b"}"

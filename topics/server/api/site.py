@@ -22,8 +22,8 @@ from topics.server.api.errors import STATUS, error_answer, error_fields, shown_c
 from topics.server.api.memory import Share
 from topics.server.api.message import JSON_TYPE, Answer, Head, Peer, PeerGone
 from topics.server.api.openapi import openapi_document
-from topics.server.api.ops import OpCall, message_of
-from topics.server.api.resources.state import ServerState, SiteOptions
+from topics.server.api.ops import OpCall, message_of, with_head
+from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX, ServerState, SiteOptions
 from topics.server.api.routes import Body, Route, RoutedPath, RouteTable
 from topics.server.runtime.log import log
 
@@ -166,7 +166,13 @@ class Site(ServerState):
     async def take(self, call: OpCall) -> None:
         """A message. When this returns its command has taken effect; its session is told when it is answered."""
         try:
-            call.open(await self.decoded(call.size, partial(decode_envelope, call.text, self.options.limits)))
+            if call.size <= DECODED_INLINE_BYTES_MAX:
+                envelope = decode_envelope(call.text, self.options.limits)
+            else:
+                envelope = await self.decoded(
+                    call.size, partial(decode_envelope, call.text, self.options.limits)
+                )
+            call.open(envelope)
             asked = call.asked()
             if asked not in self.table.ops:
                 raise invalid("op", f"{asked[:40]!r} is not one of {', '.join(self.table.ops)}")
@@ -187,7 +193,7 @@ class Site(ServerState):
             return self._error_message(self._told_of(bug, call), call)
         assert call.op is not None
         self.counts[call.op.name, 200] += 1
-        return message_of(call.op.answer, call.request_id, fields)
+        return with_head(call.op.head, call.request_id, fields)
 
     def _error_message(self, error: TopicsError, call: OpCall) -> bytes:
         self._tell_failure(error)

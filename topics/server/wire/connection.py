@@ -26,11 +26,12 @@ from topics.server.api.message import Answer, PeerGone
 from topics.server.api.site import Admitted, Site
 from topics.server.wire.answers import CONTINUE, AnswerWriter
 from topics.server.wire.chunks import ChunkReader
+from topics.server.wire.handshake import accepted
 from topics.server.wire.head import WireHead, parse_head
 from topics.server.wire.link import LINGER_S, PeerLink
 from topics.server.wire.patience import Phase, WireOptions
 from topics.server.wire.streaming import send_stream
-from topics.server.wire.websocket import WebSocket, accepted
+from topics.server.wire.websocket import WebSocket
 
 HTTP2_PREFACE_HEAD: Final = b"PRI * HTTP/2.0\r\n\r\n"
 _REMEMBERED_MAX: Final = 4096  # bytes of a head: ten thousand idle connections keep one each

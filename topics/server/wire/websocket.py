@@ -19,61 +19,33 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from io import BytesIO
+from time import perf_counter
 from typing import Final
 
 import trio
-from websockets.exceptions import InvalidHandshake, InvalidHeaderValue
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
-from websockets.typing import Subprotocol
 
 from topics.embed.aio.hands import Work
-from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.limits import KIB, MIB, Limits
+from topics.kernel.errors import Rejected, invalid
+from topics.kernel.limits import KIB, MIB
 from topics.server.api.bodies.pieces import check_utf8
 from topics.server.api.ops import OpCall
 from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX
 from topics.server.api.site import Site
 from topics.server.wire.link import PeerLink
 from topics.server.wire.patience import Phase
+from topics.server.wire.text_frames import lone_text, text_frame
 
 UNDER_WAY_MAX: Final = 256  # commands of a connection that came and whose answers are not sent,
 UNDER_WAY_BYTES_MAX: Final = 1 * MIB  # and the bytes of their messages, unless it is a single one
 CLOSE_S: Final = 5.0  # for the peer to close too
 STUCK_S: Final = 30.0  # a peer may not read for so long (semantics 11)
-SUBPROTOCOL: Final = Subprotocol("topics.v0")
 _SLICE_MESSAGES: Final = 32  # then others have their turn
 _FED_BYTES: Final = 8 * KIB  # at once: small frames take thirty times their bytes as values
 _GATHERED_BYTES: Final = 256 * KIB  # of answers, made before they are sent
-
-
-def accepted(text: bytes, limits: Limits) -> ServerProtocol:
-    """The protocol behind a good head that asks for a WebSocket, which it has been told; what to send is in it.
-
-    Raises:
-        Rejected: invalid_request, upgrade_required.
-    """
-    protocol = ServerProtocol(select_subprotocol=_chosen, max_size=limits.body_bytes)
-    protocol.receive_data(text)
-    for request in protocol.events_received():
-        assert isinstance(request, Request)
-        response = protocol.accept(request)
-        if response.status_code == 101:
-            protocol.send_response(response)
-            return protocol
-    why = protocol.handshake_exc
-    if isinstance(why, InvalidHeaderValue) and why.name.lower() == "sec-websocket-version":
-        raise Rejected(
-            Code.UPGRADE_REQUIRED, f"sec-websocket-version: 13 is spoken here, not {str(why.value)[:40]!r}"
-        )
-    what = str(why) if isinstance(why, InvalidHandshake) else "its head cannot be read"
-    raise invalid("upgrade", f"this is no request for a WebSocket: {what}")
-
-
-def _chosen(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    return SUBPROTOCOL if SUBPROTOCOL in offered else None
+_KEPT_BYTES: Final = 1 * KIB  # on the account, from one command to the next
 
 
 class WebSocket:
@@ -106,10 +78,12 @@ class WebSocket:
     # As the ops' Session.
 
     def ready(self, call: OpCall) -> None:
-        self._ready.append(call)
         if not self._resting:
-            return  # who sends will look
-        if self._under_way != 1 or not self._send_now():
+            self._ready.append(call)  # who sends will look
+        elif self._under_way == 1 and not self._pushed and self._protocol.state is State.OPEN:
+            self._answer_alone(call)
+        else:
+            self._ready.append(call)
             self._resting.unpark_all()
 
     def start(self, task: Callable[[], Awaitable[object]]) -> None:
@@ -166,13 +140,18 @@ class WebSocket:
 
     async def _receive(self) -> None:
         """Commands take effect as they come, until somebody closes."""
-        link = self._link
+        link, bytes_max = self._link, self._site.options.limits.body_bytes
         data = bytes(link.incoming.buffer)
         link.incoming.buffer.clear()
         with self._reading:
             while True:
-                await self._take(data)
-                while self._goes_on and link.outgoing.size > _GATHERED_BYTES:
+                message = lone_text(data, bytes_max)
+                if message is None or self._is_partial:
+                    await self._take(data)
+                else:
+                    self._is_text = True
+                    await self._take_message(message)
+                while link.outgoing.pieces and self._goes_on and link.outgoing.size > _GATHERED_BYTES:
                     await self._held_back()
                 if not self._goes_on:
                     return
@@ -226,12 +205,12 @@ class WebSocket:
     async def _take(self, data: bytes) -> None:
         for at in range(0, len(data), _FED_BYTES):
             self._protocol.receive_data(data[at : at + _FED_BYTES])
+            self._collect()
             for frame in self._protocol.events_received():
                 assert isinstance(frame, Frame)
                 await self._take_frame(frame)
                 if self._ended is not None:
                     return
-            self._collect()
             if self._protocol.state is not State.OPEN:
                 return
 
@@ -263,12 +242,12 @@ class WebSocket:
             if self._ended is not None:
                 return
             await self._held_back()
-        if self._is_text and not await _is_utf8(message):
+        if self._is_text and not message.isascii() and not await _is_utf8(message):
             self._end(CloseCode.INVALID_DATA, "a text message is UTF-8")
             return
         self._under_way += 1
         self._under_way_bytes += size
-        call = OpCall(self._site, self, message)
+        call = OpCall(self._site, self, message, size, perf_counter())
         if self._is_text:
             await self._site.take(call)
         else:
@@ -280,11 +259,16 @@ class WebSocket:
         return self._fragments is not None or bool(self._protocol.reader.buffer)
 
     def _hold(self) -> bool:
-        """Have what came, and is not answered yet, on the account of requests. False if there is no room for it."""
+        """Have what came, and is not answered yet, on the account of requests. False if there is no room for it.
+
+        A little stays there while it is answered: mostly the next command is as large.
+        """
         size = self._under_way_bytes + len(self._protocol.reader.buffer)
         if self._fragments is not None:
             size += self._fragments.tell()
         held = self._link.held
+        if size <= held.size <= _KEPT_BYTES:
+            return True
         if size > held.size:
             try:
                 held.cover(size, most=size)
@@ -335,26 +319,39 @@ class WebSocket:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._tasks.cancel_scope.cancel()
 
-    def _send_now(self) -> bool:
-        """Answer the only command under way: to wake who sends costs much. False if the rest is for that task."""
-        self._gather()
+    def _answer_alone(self, call: OpCall) -> None:
+        """The only command under way: to wake who sends costs much. What does not go at once is for that task."""
+        outgoing = self._link.outgoing
+        outgoing.pieces.append(self._frame(call))
         try:
-            if not self._link.outgoing.send_nowait():
-                return False
+            if not outgoing.send_nowait():
+                self._leaving.append(call)
+                self._resting.unpark_all()
+                return
+            self._under_way = self._under_way_bytes = 0
+            if call.room is not None:
+                call.taken()
+            if self._moved:
+                self._moved.unpark_all()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._tasks.cancel_scope.cancel()
-            return True
-        self._let_go()
-        return not self._ready
+
+    def _frame(self, call: OpCall) -> bytes:
+        frame = text_frame(self._site.message(call))
+        if call.is_bug:
+            self._end(CloseCode.INTERNAL_ERROR, "an internal error")
+        return frame
 
     def _let_go(self) -> None:
         """What was gathered is on its way."""
         for call in self._leaving:
             self._under_way_bytes -= call.size
-            call.taken()
+            if call.room is not None:
+                call.taken()
         self._under_way -= len(self._leaving)
         self._leaving.clear()
-        self._moved.unpark_all()
+        if self._moved:
+            self._moved.unpark_all()
 
     def _gather(self) -> None:
         """Make some of the messages that are to be sent. Whoever closes is sent none."""
@@ -366,26 +363,22 @@ class WebSocket:
             if protocol.state is not State.OPEN:
                 call.dropped()
             else:
-                message = self._site.message(call)
-                protocol.send_text(message)
-                size += len(message)
-                if call.is_bug:
-                    self._end(CloseCode.INTERNAL_ERROR, "an internal error")
+                frame = self._frame(call)
+                self._link.outgoing.pieces.append(frame)
+                size += len(frame)
         while self._pushed and size < _GATHERED_BYTES and protocol.state is State.OPEN:
-            for message in self._pushed.popleft():
-                protocol.send_text(message)
-                size += len(message)
+            frames = list(map(text_frame, self._pushed.popleft()))
+            self._link.outgoing.pieces += frames
+            size += sum(map(len, frames))
             self._takes.unpark_all()
-        self._collect(wakes=False)
 
-    def _collect(self, *, wakes: bool = True) -> None:
-        """What the protocol has to say is what is to be sent. `wakes`: whoever sends is to be told."""
+    def _collect(self) -> None:
+        """What the protocol has to say is what is to be sent."""
         pieces = self._protocol.data_to_send()
         if pieces:
             self._said_eof = self._said_eof or b"" in pieces
             self._link.outgoing.pieces += filter(None, pieces)
-            if wakes:
-                self._resting.unpark_all()
+            self._resting.unpark_all()
 
 
 async def _is_utf8(text: bytes) -> bool:

@@ -14,7 +14,6 @@ from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, Final, cast
 
-import attrs
 import msgspec
 
 from topics.calls.intake import check_sizes, dedup_bytes, key_bytes
@@ -43,8 +42,7 @@ from topics.server.api.bodies.pieces import PIECED_BYTES_MIN, WRAP, write_pieces
 _PRIORITY_MAX: Final = 9
 
 
-@attrs.frozen
-class WriteWish:
+class WriteWish(msgspec.Struct, frozen=True, eq=False):
     """`ignored`: names in the body that nobody knows."""
 
     command: Append

@@ -1,0 +1,46 @@
+"""Text messages that are one frame: nearly all of them, read and made without the protocol's machinery (RFC 6455 5.2).
+
+`websockets` knows the protocol (decision 49). What it makes of any frame is what these make of theirs, which a test
+holds; whatever is not plainly such a frame is left to it.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from websockets.frames import apply_mask  # type: ignore[attr-defined]  # the quick one, where it was built
+
+_FINAL_TEXT: Final = 0x81  # FIN, no extension's bits, opcode 1
+_MASKED: Final = 0x80
+_U16_FOLLOWS: Final = 126
+_U64_FOLLOWS: Final = 127
+_SHORT: Final = Struct("!BB")
+_MEDIUM: Final = Struct("!BBH")
+_LONG: Final = Struct("!BBQ")
+
+
+def lone_text(data: bytes, bytes_max: int) -> bytes | None:
+    """The message, if the bytes are one whole masked text frame and nothing else; None: ask the protocol."""
+    if len(data) < _MEDIUM.size:
+        return None
+    first, size, following = _MEDIUM.unpack_from(data)
+    size, start = size - _MASKED, _SHORT.size
+    if size >= _U16_FOLLOWS:
+        if size != _U16_FOLLOWS:
+            return None
+        size, start = following, _MEDIUM.size
+    text = start + 4
+    if first != _FINAL_TEXT or len(data) != text + size or size > bytes_max:
+        return None
+    return apply_mask(data[text:], data[start:text])
+
+
+def text_frame(message: bytes) -> bytes:
+    """The frame of a server's message."""
+    size = len(message)
+    if size < _U16_FOLLOWS:
+        return _SHORT.pack(_FINAL_TEXT, size) + message
+    if size < 1 << 16:
+        return _MEDIUM.pack(_FINAL_TEXT, _U16_FOLLOWS, size) + message
+    return _LONG.pack(_FINAL_TEXT, _U64_FOLLOWS, size) + message
