@@ -10,7 +10,7 @@ Under `checking` that ends with `verify.check_state`, which asserts the numbered
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from topics.engine import timing, verify
@@ -308,16 +308,20 @@ class Engine:
         """Names of the public topics, ascending, that start with `prefix` and come after `after`; the first so many."""
         return self._state.catalog.names(prefix, after, count_max)
 
-    def topic_figures(self, queues_max: int) -> Iterator[tuple[Topic, int, QueueState | None]]:
+    def topic_figures(
+        self, queues_max: int, sees: Callable[[str], bool] = bool
+    ) -> Iterator[tuple[Topic, int, QueueState | None]]:
         """Each topic, the one created first first, with its durable seq; of queues among the first `queues_max` topics
-        also how their jobs stand. All as of the moment a topic's turn comes, so a caller may take them in slices.
+        that `sees` is true of also how their jobs stand. All as of the moment a topic's turn comes, so a caller may
+        take them in slices.
         """
         for lane in list(self._state.lanes.values()):
             if lane.topic is not None:
-                counted = queues_max > 0
+                is_seen = sees(lane.topic.name)
+                counted = is_seen and queues_max > 0
                 queue = queue_state(lane, lane.topic, self._state.time.read()) if counted else None
                 yield lane.topic, lane.durable_seq, queue
-                queues_max -= 1
+                queues_max -= is_seen
 
     @property
     def topic_count(self) -> int:

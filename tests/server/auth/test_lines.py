@@ -165,7 +165,6 @@ def test_a_plain_key_means_what_its_digest_does(key, scopes, prefixes):
 def test_whatever_a_file_holds_it_is_keys_or_malformed(text):
     try:
         lines = parse_lines(text)
-    except Malformed as error:
-        assert re.match(r"line \d+: ", str(error))
-    else:
-        assert parse_lines("".join(f"{line}\n" for line in lines)) == lines
+    except Malformed:
+        return
+    assert parse_lines("".join(f"{line}\n" for line in lines)) == lines

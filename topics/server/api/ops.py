@@ -27,16 +27,19 @@ from topics.server.api.bodies.envelope import Envelope, name_in
 from topics.server.api.bodies.fields import ABSENT
 from topics.server.api.memory import Share
 from topics.server.api.resources.state import ServerState
+from topics.server.auth.keys import Key
+from topics.server.auth.scopes import Names, Scopes, needed
 from topics.store.writer import BatchTiming
 
 Fields = Callable[[], bytes]  # of an answer: a JSON object. Raises `TopicsError` for a refusal
 
 
 class Session(Protocol):
-    """A connection as its ops know it. `works`: by queue, what it is pushed. `claims`: of each command that claims and
-    is not answered, what is called if the connection ends first.
+    """A connection as its ops know it. `key`: whose it is. `works`: by queue, what it is pushed. `claims`: of each
+    command that claims and is not answered, what is called if the connection ends first.
     """
 
+    key: Key
     works: dict[str, Work]
     claims: dict[OpCall, Callable[[], None]]
 
@@ -122,8 +125,14 @@ class OpCall:
         return self.site.ready_runtime()
 
     def topic(self) -> str:
-        """The topic asked for. Raises `Rejected(invalid_request)` if there is none, or a bad name."""
-        return check_topic_name(name_in("topic", self._topic))
+        """The topic asked for.
+
+        Raises:
+            Rejected: invalid_request if there is none, or a bad name; forbidden if it is outside the key's prefixes.
+        """
+        name = check_topic_name(name_in("topic", self._topic))
+        self.session.key.check_name(name)
+        return name
 
     async def submit(self, command: Command, fields: Callable[[Reply, BatchTiming], bytes]) -> None:
         """Propose. `fields` makes of its reply, and of what its batch took, those of the answer."""
@@ -160,12 +169,22 @@ class OpCall:
 
 @attrs.frozen(kw_only=True)
 class Op:
-    """A row. `name`, `answer`: the `op` of the message and of the one that answers it; `take`: see above."""
+    """A row. `name`, `answer`: the `op` of the message and of the one that answers it; `take`: see above.
+
+    `scope`, `names`, `body_names`: as of a route. `OpCall.topic` is how an op has its topic, and checks it.
+    """
 
     name: str
     answer: str
-    scope: str | None
+    scope: str
     take: Callable[[OpCall], Awaitable[None]]
+    names: Names = Names.TOPIC
+    body_names: tuple[str, ...] = ()
+    needs: Scopes = attrs.field(init=False)
+
+    @needs.default
+    def _needed(self) -> Scopes:
+        return needed(self.scope)
 
 
 def message_of(op: str, request_id: bytes | None, fields: bytes) -> bytes:

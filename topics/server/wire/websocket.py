@@ -22,20 +22,18 @@ from io import BytesIO
 from typing import Final
 
 import trio
-from websockets.exceptions import InvalidHandshake, InvalidHeaderValue
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
-from websockets.typing import Subprotocol
 
 from topics.embed.aio.hands import Work
-from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.limits import KIB, MIB, Limits
+from topics.kernel.errors import Rejected, invalid
+from topics.kernel.limits import KIB, MIB
 from topics.server.api.bodies.pieces import check_utf8
 from topics.server.api.ops import OpCall
 from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX
 from topics.server.api.site import Site
+from topics.server.auth.keys import Key
 from topics.server.wire.link import PeerLink
 from topics.server.wire.patience import Phase
 
@@ -43,43 +41,16 @@ UNDER_WAY_MAX: Final = 256  # commands of a connection that came and whose answe
 UNDER_WAY_BYTES_MAX: Final = 1 * MIB  # and the bytes of their messages, unless it is a single one
 CLOSE_S: Final = 5.0  # for the peer to close too
 STUCK_S: Final = 30.0  # a peer may not read for so long (semantics 11)
-SUBPROTOCOL: Final = Subprotocol("topics.v0")
 _SLICE_MESSAGES: Final = 32  # then others have their turn
 _FED_BYTES: Final = 8 * KIB  # at once: small frames take thirty times their bytes as values
 _GATHERED_BYTES: Final = 256 * KIB  # of answers, made before they are sent
 
 
-def accepted(text: bytes, limits: Limits) -> ServerProtocol:
-    """The protocol behind a good head that asks for a WebSocket, which it has been told; what to send is in it.
-
-    Raises:
-        Rejected: invalid_request, upgrade_required.
-    """
-    protocol = ServerProtocol(select_subprotocol=_chosen, max_size=limits.body_bytes)
-    protocol.receive_data(text)
-    for request in protocol.events_received():
-        assert isinstance(request, Request)
-        response = protocol.accept(request)
-        if response.status_code == 101:
-            protocol.send_response(response)
-            return protocol
-    why = protocol.handshake_exc
-    if isinstance(why, InvalidHeaderValue) and why.name.lower() == "sec-websocket-version":
-        raise Rejected(
-            Code.UPGRADE_REQUIRED, f"sec-websocket-version: 13 is spoken here, not {str(why.value)[:40]!r}"
-        )
-    what = str(why) if isinstance(why, InvalidHandshake) else "its head cannot be read"
-    raise invalid("upgrade", f"this is no request for a WebSocket: {what}")
-
-
-def _chosen(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    return SUBPROTOCOL if SUBPROTOCOL in offered else None
-
-
 class WebSocket:
     """The connection, from the acceptance on. As `Session` it is what the ops know."""
 
-    def __init__(self, link: PeerLink, site: Site, protocol: ServerProtocol) -> None:
+    def __init__(self, link: PeerLink, site: Site, protocol: ServerProtocol, key: Key) -> None:
+        self.key = key
         self._link = link
         self._site = site
         self._protocol = protocol
@@ -137,6 +108,11 @@ class WebSocket:
         """The server drains: what is under way is answered, then the connection is closed."""
         self._end(CloseCode.GOING_AWAY, "the server is shutting down")
 
+    def revoke(self) -> None:
+        """Its key is none any more: claims wait no longer, what is under way is answered, then it is closed."""
+        self._end(CloseCode.POLICY_VIOLATION, "the key was revoked")
+        self._leave_claims()
+
     async def serve(self) -> None:
         """Until either side has closed, or is gone. Raises nothing."""
         self._site.counts["websocket", 101] += 1
@@ -152,8 +128,7 @@ class WebSocket:
                         await self._close()
                     self._tasks.cancel_scope.cancel()
                 finally:
-                    for leave in list(self.claims.values()):
-                        leave()
+                    self._leave_claims()
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._link.linger()
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
@@ -163,6 +138,10 @@ class WebSocket:
                 call.dropped()
             for give_back in reversed(self._at_end):
                 give_back()
+
+    def _leave_claims(self) -> None:
+        for leave in list(self.claims.values()):
+            leave()
 
     async def _receive(self) -> None:
         """Commands take effect as they come, until somebody closes."""
