@@ -314,7 +314,7 @@ async def test_of_the_subprotocols_only_ours_is_echoed(mock_clock):
 
 async def test_a_list_of_subprotocols_that_is_none_is_refused_without_a_word_of_it(mock_clock):
     async with open_site(keys=Keys(parse_keys("k3y!"))) as site, plane_of("wire", site) as plane:
-        request = head(b"Sec-WebSocket-Protocol: topics.key.azN5IQ, \"azN5IQ\"")
+        request = head(b'Sec-WebSocket-Protocol: topics.key.azN5IQ, "azN5IQ"')
         fields = [tuple(line.split(b": ")) for line in request.split(b"\r\n")[2:] if line]
         seen = await plane.ask(b"GET", b"/v0/ws", None, *fields)
 

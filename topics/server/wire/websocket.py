@@ -29,6 +29,7 @@ from websockets.server import ServerProtocol
 from topics.embed.aio.hands import Work
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.limits import KIB, MIB
+from topics.server.api.authorise import unauthorized
 from topics.server.api.bodies.pieces import check_utf8
 from topics.server.api.ops import OpCall
 from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX
@@ -112,6 +113,9 @@ class WebSocket:
         """Its key is none any more: claims wait no longer, what is under way is answered, then it is closed."""
         self._end(CloseCode.POLICY_VIOLATION, "the key was revoked")
         self._leave_claims()
+        for call in list(self.claims):
+            del self.claims[call]
+            call.refuse(unauthorized(given=True))
 
     async def serve(self) -> None:
         """Until either side has closed, or is gone. Raises nothing."""
