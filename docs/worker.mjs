@@ -5,12 +5,14 @@ import { pathToFileURL } from "node:url"
 
 const [url, topic, handler] = process.argv.slice(2)
 const { handle } = await import(pathToFileURL(handler))
+const key = process.env.TOPICS_API_KEY // where the server asks for one
+const protocols = ["topics.v0", ...(key ? [`topics.key.${Buffer.from(key).toString("base64url")}`] : [])]
 const node = `js-${process.pid}`, max = 8, lease_ms = 30_000
 const under_way = new Set()
 let socket, rest_ms = 100, is_stopping = false
 
 function connect() {
-  const own = (socket = new WebSocket(url, "topics.v0"))
+  const own = (socket = new WebSocket(url, protocols))
   const say = (fields) => own.readyState === 1 && own.send(JSON.stringify({ topic, node, ...fields }))
   own.onopen = () => say({ op: "work", max, lease_ms })
   own.onmessage = async ({ data }) => {

@@ -204,7 +204,7 @@ async def made(peer: H2Peer) -> None:
 # Bounds.
 
 
-@pytest.mark.rule("H11.11", "H11.13")
+@pytest.mark.rule("H11.17", "H11.13")
 async def test_requests_of_a_key_are_bounded_and_make_room_when_they_end(mock_clock):
     async with place(requests=2) as there:
         first, second, other = await there.client(), await there.client(), await there.client()
@@ -237,7 +237,7 @@ async def slowly(client):
     await client.send(b"content-type: application/json\r\ncontent-length: 50\r\n\r\n{")
 
 
-@pytest.mark.rule("H11.11", "H11.13")
+@pytest.mark.rule("H11.17", "H11.13")
 async def test_streams_of_a_key_are_bounded_and_make_room_when_they_end(mock_clock):
     async with place(streams=2, requests=1) as there:
         work, socket, third = await there.client(), await there.socket(), await there.client()
@@ -261,7 +261,7 @@ async def test_streams_of_a_key_are_bounded_and_make_room_when_they_end(mock_clo
         assert there.site.keys.find(b"mine").streams == 1
 
 
-@pytest.mark.rule("H11.11", "H11.13")
+@pytest.mark.rule("H11.17", "H11.13")
 async def test_over_http2_they_are_the_same(mock_clock):
     async with begun_site(streams=1, requests=1) as site, serving(site) as served:
         peer = await served.h2()
