@@ -320,3 +320,13 @@ async def test_a_list_of_subprotocols_that_is_none_is_refused_without_a_word_of_
 
     assert seen.status == 400
     assert b"azN5IQ" not in seen.body
+
+
+@pytest.mark.rule("H2.18", "H2.20")
+@pytest.mark.parametrize("kind", ["wire", "http2"])
+async def test_a_key_lets_no_page_of_another_origin_in(mock_clock, kind):
+    async with open_site(keys=keys()) as site, plane_of(kind, site) as plane:
+        for route, topic in requests():
+            origin = b"origin", b"http://evil.example"
+            seen = await ask(plane, route, topic, bearer(EVERYTHING[False].token), origin)
+            assert (seen.status, seen.error["message"][:6]) == (403, "origin"), route.name

@@ -46,7 +46,7 @@ class Admitted(msgspec.Struct, eq=False, frozen=True):
 
     def end(self) -> None:
         """It is answered, or never will be."""
-        self.key.end_request()
+        self.key.requests -= 1
 
     @property
     def expects_continue(self) -> bool:

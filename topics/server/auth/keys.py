@@ -102,14 +102,10 @@ class Key:
     # What it has under way.
 
     def begin_request(self) -> None:
-        """Pair with `end_request`. Raises `Rejected(throttled)`."""
+        """Take one off `requests` when it has ended. Raises `Rejected(throttled)`."""
         if self.requests >= self._requests_max:
             raise _too_many("requests", self._requests_max)
         self.requests += 1
-
-    def end_request(self) -> None:
-        self.requests -= 1
-        assert self.requests >= 0
 
     def begin_stream(self) -> None:
         """A stream of events, or a WebSocket. Pair with `end_stream`. Raises `Rejected(throttled)`."""
