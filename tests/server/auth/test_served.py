@@ -7,13 +7,15 @@ import json
 import pathlib
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 
 import pytest
 
 import topics
-from tests.server.process import Process
+from tests.server.process import CERTIFICATES, Process, trusting
+from topics.cli.main import main
 
 TOKENS = ("k3y-of-the-reader", "k3y-of-the-boss", "k3y-of-a-stranger", "k3y-that-is:malformed")
 READER, BOSS, STRANGER, MALFORMED = TOKENS
@@ -51,7 +53,7 @@ def until_end(peer: socket.socket) -> float:
     try:
         while peer.recv(65_536):
             pass
-    except ConnectionResetError:
+    except (ConnectionResetError, ssl.SSLError):
         pass
     return time.monotonic() - began
 
@@ -201,3 +203,39 @@ def test_a_client_gives_its_key_and_is_told_what_to_do_without_one(server, tmp_p
         store.worker("q") as worker,
     ):
         worker.run(work)
+
+
+def test_a_key_that_may_only_write_can_put(server, tmp_path, monkeypatch, capsys):
+    (tmp_path / "keys").write_text("writer:write\nother:read:a\n")
+    server.signal(signal.SIGHUP)
+    server.until("keys.reloaded")
+    (tmp_path / "in.jsonl").write_text("1\n")
+    url = f"http://127.0.0.1:{server.port}"
+    monkeypatch.setenv("TOPICS_API_KEY", "writer")
+    assert main(["put", "t", str(tmp_path / "in.jsonl"), "--url", url]) == 0
+    assert main(["get", "t", "--url", url]) == 1
+    assert "needs the scope read, which it has not" in capsys.readouterr().err
+    monkeypatch.setenv("TOPICS_API_KEY", "other")
+    assert main(["get", "t", "--url", url]) == 1
+    assert "'t' does not begin with a prefix of this key" in capsys.readouterr().err
+    assert main(["get", "a", "--url", url]) == 1
+    assert "topic 'a' does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.rule("H2.23")
+def test_what_a_revoked_key_has_over_tls_ends_too(tmp_path):
+    (tmp_path / "keys").write_text("k\nother\n")
+    files = [CERTIFICATES / f"one.{kind}" for kind in ("pem", "key")]
+    tls = ("--certfile", files[0], "--keyfile", files[1])
+    with Process("--port", 0, "--memory", *tls, "--api-keys-file", "keys", cwd=tmp_path) as server:
+        server.ready()
+        context = trusting("one")
+        assert server.ask("PUT", "/v0/topics/q", {"type": "queue"}, context=context, **bearer("k"))[0] == 201
+        with context.wrap_socket(server.connect(), server_hostname="localhost") as peer:
+            peer.sendall(b"GET /v0/topics/q/work?node=n&token=k HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert peer.recv(65_536).startswith(b"HTTP/1.1 200")
+            (tmp_path / "keys").write_text("other\n")
+            server.signal(signal.SIGHUP)
+            server.until("keys.reloaded")
+            assert until_end(peer) < 1
+        server.stop()

@@ -260,3 +260,15 @@ def meant(refused: Exception, store: TopicStore) -> Exception:
     if not hint:
         hint = "; `topics ls` lists what there is" if names else f"; {store.where} holds no topics yet"
     return Rejected(refused.code, f"{refused.message}{hint}", **refused.detail)
+
+
+def is_missing(store: TopicStore, topic: str) -> bool:
+    """Whether there is no such topic. A key that may write need not be one that may look: then it counts as there."""
+    from topics.kernel.errors import Code, Rejected
+
+    try:
+        return store.config(topic) is None
+    except Rejected as refused:
+        if refused.code is not Code.FORBIDDEN:
+            raise
+        return False
