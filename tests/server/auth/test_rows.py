@@ -87,7 +87,7 @@ def requests() -> Iterator[tuple[Route, str]]:
 
 
 async def ask(plane, route: Route, topic: str, *fields: tuple[bytes, bytes], body: object = None):
-    path = route.path.replace("{topic}", topic).encode()
+    path = route.path.replace("{topic}", topic).replace("{wid}", "wid_0").encode()
     assert b"{" not in path, f"{route.name}: say here what stands for the parameters of its path"
     given = None
     if route.body is not Body.NONE:
@@ -270,7 +270,7 @@ async def test_a_token_in_a_query_is_read_on_streams_of_events_alone(mock_clock,
         for route, topic in requests():
             if route.method != b"GET" or route.scope == PROBE:
                 continue
-            path = route.path.replace("{topic}", topic or WITHIN).encode()
+            path = route.path.replace("{topic}", topic).replace("{wid}", "wid_0").encode()
             seen = await plane.ask(
                 b"GET", path + b"?node=n&token=" + ASKERS[-2].token.replace("+", "%2B").encode()
             )

@@ -239,3 +239,21 @@ def test_what_a_revoked_key_has_over_tls_ends_too(tmp_path):
             server.until("keys.reloaded")
             assert until_end(peer) < 1
         server.stop()
+
+
+@pytest.mark.rule("H2.23")
+def test_a_worker_whose_key_is_revoked_ends_and_says_why(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("TOPICS_API_KEY", BOSS)
+    with topics.Client(f"http://127.0.0.1:{server.port}") as store:
+        store.create("q", type="queue").put(1)
+
+        def work(_: topics.Job) -> None:
+            (tmp_path / "keys").write_text("another\n")
+            server.signal(signal.SIGHUP)
+            server.until("keys.reloaded")
+
+        with pytest.raises(topics.Rejected) as refused, store.worker("q") as worker:
+            worker.run(work)
+    assert refused.value.code.value == "unauthorized"
+    _, state = server.ask("GET", "/v0/topics/q", **bearer("another"))
+    assert (state["queue"]["ready"], state["queue"]["in_flight"]) == (1, 0)
