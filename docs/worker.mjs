@@ -1,15 +1,17 @@
-// A worker on a queue: node worker.mjs ws://127.0.0.1:4000/v0/ws jobs ./handler.mjs
-// Node 22; Node 20 has it with --experimental-websocket.
+// A worker on a queue, for Node 22: node worker.mjs ws://127.0.0.1:4000/v0/ws jobs ./handler.mjs
 // handler.mjs: export async function handle(job) { ... }; what it throws gives the job back.
 import { pathToFileURL } from "node:url"
 
 const [url, topic, handler] = process.argv.slice(2), node = `js-${process.pid}`, lease_ms = 30_000
 const { handle } = await import(pathToFileURL(handler))
-const under_way = new Set(), rest_ms = (failures) => Math.min(500 * 2 ** failures, 60_000)
+const key = process.env.TOPICS_API_KEY // where the server asks for one
+const protocols = ["topics.v0", ...(key ? [`topics.key.${Buffer.from(key).toString("base64url")}`] : [])]
+const rest_ms = (failures) => Math.min(500 * 2 ** failures, 60_000)
+const under_way = new Set()
 let say, failures = 0, is_stopping = false
 
 function connect() {
-  const own = new WebSocket(url, "topics.v0")
+  const own = new WebSocket(url, protocols)
   const tell = (say = (fields) => own.readyState === 1 && (own.send(JSON.stringify({ topic, node, ...fields })), true))
   own.onopen = () => tell({ op: "work", max: 8, lease_ms })
   own.onmessage = ({ data }) => {

@@ -209,16 +209,21 @@ def test_what_no_topics_server_says_is_one_line_with_the_url(client: Make, said:
 
 def test_codes_that_only_a_newer_server_knows_are_told_by_their_status(client: Make) -> None:
     with (
-        Peer(error(401, "unauthorized"), error(409, "moved_on"), error(599, "odd")) as peer,
+        Peer(
+            error(401, "key_expired"), error(403, "key_frozen"), error(409, "moved_on"), error(599, "odd")
+        ) as peer,
         client(peer.url) as store,
     ):
         found = []
-        for _ in range(3):
+        for _ in range(4):
             with pytest.raises(topics.Rejected) as refused:
                 store.topic("t").state()
             found.append((refused.value.code.value, refused.value.detail["server_code"]))
 
-    assert found == [("forbidden", "unauthorized"), ("invalid_request", "moved_on"), ("internal", "odd")]
+    assert found == [
+        ("unauthorized", "key_expired"), ("forbidden", "key_frozen"), ("invalid_request", "moved_on"),
+        ("internal", "odd"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("host", ["a" * 300, "x" * 60 + "." + "y" * 70, "nowhere.invalid", "a..b"])

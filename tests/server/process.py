@@ -115,7 +115,13 @@ class Process:
         return socket.create_connection((host, self.port), timeout=ANSWER_S)
 
     def ask(
-        self, method: str, path: str, body: object = None, *, context: ssl.SSLContext | None = None
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        context: ssl.SSLContext | None = None,
+        **fields: str,
     ) -> tuple[int, Any]:
         """(status, the JSON) of one request on a connection of its own."""
         connection = (
@@ -123,7 +129,7 @@ class Process:
             if context is None
             else http.client.HTTPSConnection("127.0.0.1", self.port, timeout=ANSWER_S, context=context)
         )
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", **fields} if body is not None else fields
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()

@@ -24,6 +24,7 @@ from topics.server.api.message import Answer
 from topics.server.api.resources.state import SiteOptions
 from topics.server.api.routes import Route, RouteTable
 from topics.server.api.site import Site
+from topics.server.auth.scopes import Names
 from topics.server.listener import REFUSALS_MAX, CannotListen, Listener, ListenerOptions, bind, port_of
 from topics.server.runtime.log import LEVEL_DEFAULT, log
 from topics.server.tls import server_context
@@ -36,7 +37,16 @@ async def here(call) -> Answer:
 
 
 def a_site() -> Site:
-    route = Route(name="here", method=b"GET", path="/here", handler=here, scope=None, summary="", early=True)
+    route = Route(
+        name="here",
+        method=b"GET",
+        path="/here",
+        handler=here,
+        scope="any",
+        names=Names.NONE,
+        summary="",
+        early=True,
+    )
     return Site(RouteTable([route], {}), SiteOptions())
 
 

@@ -15,6 +15,9 @@ from topics.kernel.errors import Code
 from topics.kernel.limits import KIB, Limits
 from topics.server.api.errors import STATUS
 from topics.server.api.routes import Body, Route
+from topics.server.auth.keys import Keys
+from topics.server.auth.lines import parse_keys
+from topics.server.auth.scopes import Names
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
 
@@ -36,7 +39,16 @@ async def bug(call):
     raise RuntimeError("planted")
 
 
-BUG = Route(name="bug", method=b"POST", path="/bug", handler=bug, scope=None, summary="", body=Body.OPTIONAL)
+BUG = Route(
+    name="bug",
+    method=b"POST",
+    path="/bug",
+    handler=bug,
+    scope="any",
+    names=Names.NONE,
+    summary="",
+    body=Body.OPTIONAL,
+)
 
 
 def asked(method: bytes, path: bytes, body: bytes | None = None, *fields: Field) -> tuple:
@@ -78,6 +90,19 @@ ROWS = [
     Row(
         code=Code.FORBIDDEN, name="cross-site",
         request=asked(b"GET", b"/v0/topics", None, (b"sec-fetch-site", b"cross-site")),
+    ),
+    Row(
+        code=Code.UNAUTHORIZED, site={"keys": Keys(parse_keys("k"))}, request=asked(b"GET", b"/v0/topics"),
+        headers={"www-authenticate": 'Bearer realm="topics"'},
+    ),
+    Row(
+        code=Code.UNAUTHORIZED, name="another key", site={"keys": Keys(parse_keys("k"))},
+        request=asked(b"GET", b"/v0/topics", None, (b"authorization", b"Bearer j")),
+        headers={"www-authenticate": 'Bearer realm="topics", error="invalid_token"'},
+    ),
+    Row(
+        code=Code.FORBIDDEN, name="scope", site={"keys": Keys(parse_keys("k:r"))}, detail={"scope": "delete"},
+        request=asked(b"DELETE", T, None, (b"authorization", b"Bearer k")),
     ),
     Row(code=Code.TOPIC_NOT_FOUND, request=asked(b"GET", T), detail={"topic": "t"}),
     Row(code=Code.TOPIC_NOT_FOUND, name="diff", request=asked(b"POST", T + b"/diff", b"{}"), detail={"topic": "t"}),

@@ -9,6 +9,7 @@ import pytest
 
 from topics.cli.config.settings import TABLE
 from topics.kernel.errors import Rejected
+from topics.server.auth.lines import parse_keys
 from topics.server.settings import ServerSettings, parse_origins
 
 
@@ -23,6 +24,7 @@ def test_a_loopback_address_needs_no_leave(host: str) -> None:
     assert ServerSettings(host=host).is_loopback
 
 
+@pytest.mark.rule("H2.16")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org", "localhost.example.org", "1"])
 def test_any_other_address_is_refused_until_it_is_allowed(host: str) -> None:
     with pytest.raises(Rejected, match="TOPICS_ALLOW_INSECURE_NO_AUTH=1") as refused:
@@ -30,6 +32,8 @@ def test_any_other_address_is_refused_until_it_is_allowed(host: str) -> None:
     assert refused.value.message.startswith("host: ")
 
     assert not ServerSettings(host=host, allow_insecure_no_auth=True).is_loopback
+    assert not ServerSettings(host=host, api_keys=parse_keys("k")).is_loopback
+    assert not ServerSettings(host=host, api_keys_file=Path("keys")).is_loopback
 
 
 def test_tls_needs_both_files() -> None:

@@ -11,6 +11,7 @@ from tests.server.wire.places import open_site, serve_connection
 from tests.server.wire.playing import Client, pass_time
 from topics.server.api.message import Answer, Sized, Unbounded
 from topics.server.api.routes import Route
+from topics.server.auth.scopes import Names
 from topics.server.runtime.backup import StreamBroken
 from topics.testing.streams import edge_pair
 
@@ -54,7 +55,15 @@ def row(body):
             200, body, content_type=b"text/event-stream", headers=((b"cache-control", b"no-store"),)
         )
 
-    return Route(name="stream", method=b"GET", path="/v0/stream", handler=handler, scope=None, summary="")
+    return Route(
+        name="stream",
+        method=b"GET",
+        path="/v0/stream",
+        handler=handler,
+        scope="any",
+        names=Names.NONE,
+        summary="",
+    )
 
 
 def unbounded(source):

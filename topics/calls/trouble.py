@@ -15,6 +15,7 @@ import msgspec
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
 
 SHOWN_MAX: Final = 200
+KEY_GIVEN: Final = "give it in TOPICS_API_KEY, or in a file that --api-key-file or api_key_file= names"
 
 
 class Trouble(StrEnum):
@@ -94,6 +95,8 @@ def told(
     """What a server's error is here. `status`: with which it came; a WebSocket has none."""
     code = _code(said, status)
     detail = detail if code == said else detail | {"server_code": said}
+    if code is Code.UNAUTHORIZED:
+        message = f"{message}; {KEY_GIVEN}"
     if writes and code in (Code.INTERNAL, Code.STORAGE_READ_ONLY):
         fatal = Fatal(message, **_free(detail))
         fatal.code = code
@@ -109,7 +112,9 @@ def _code(text: str, status: int) -> Code:
         return Code(text)
     except ValueError:
         pass
-    if status in (401, 403):
+    if status == 401:
+        return Code.UNAUTHORIZED
+    if status == 403:
         return Code.FORBIDDEN
     if status == 404:
         return Code.NOT_FOUND

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from topics.kernel.errors import invalid
+from topics.kernel.limits import API_KEY_CHARS_MAX
 
 KEY_VARIABLE: Final = "TOPICS_API_KEY"
-KEY_CHARS_MAX: Final = 4096
 
 
 def read_api_key(file: str | os.PathLike[str] | None) -> str | None:
@@ -35,6 +35,6 @@ def read_api_key(file: str | os.PathLike[str] | None) -> str | None:
 
 def check_key(text: str, source: str) -> str:
     key = text.strip()
-    if not key or len(key) > KEY_CHARS_MAX or not all("!" <= sign <= "~" for sign in key):
+    if not key or len(key) > API_KEY_CHARS_MAX or not all("!" <= sign <= "~" for sign in key):
         raise invalid("api_key", f"what {source} holds is no key: one word of visible ASCII characters")
     return key

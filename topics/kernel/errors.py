@@ -18,6 +18,7 @@ class Code(StrEnum):
     BATCH_TOO_LARGE = "batch_too_large"
     RECORD_TOO_LARGE = "record_too_large"
     PAYLOAD_TOO_LARGE = "payload_too_large"
+    UNAUTHORIZED = "unauthorized"
     FORBIDDEN = "forbidden"
     TOPIC_NOT_FOUND = "topic_not_found"
     CONSUMER_NOT_FOUND = "consumer_not_found"

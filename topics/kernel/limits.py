@@ -59,6 +59,10 @@ DEADLINE_LOOK_MS: Final = 60_000  # a driver sleeps no longer for a deadline, fo
 SYNC_INTERVAL_MS: Final = 1000  # of the classes that do not wait for one
 ZERO_FILL_CHUNK: Final = 1 * MIB
 
+# Keys of a server's clients (http-api 2).
+API_KEY_CHARS_MAX: Final = 4096
+API_KEYS_MAX: Final = 1000  # each of them is compared with whatever is not known yet
+
 # Checkpoints (storage 5).
 CHECKPOINT_WAL_BYTES: Final = 256 * MIB
 CHECKPOINT_INTERVAL_MS: Final = 300_000

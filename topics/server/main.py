@@ -39,6 +39,8 @@ from topics.server.api.resources.state import SiteOptions
 from topics.server.api.site import Site
 from topics.server.api.table import route_table
 from topics.server.app.handover import Http2HandOver
+from topics.server.auth.keyfile import begin_keys, read_keys
+from topics.server.auth.keys import KeyCaps, Keys
 from topics.server.listener import REFUSALS_MAX, Listener, ListenerOptions, bind, port_of
 from topics.server.runtime.log import log, take_over_libraries
 from topics.server.settings import ServerSettings
@@ -102,7 +104,8 @@ async def main(settings: ServerSettings, options: StoreOptions, home: Home, told
         context = None
         if settings.certfile is not None and settings.keyfile is not None:
             context = server_context(settings.certfile, settings.keyfile)
-        site = make_site(settings, options)
+        caps = KeyCaps(streams=settings.max_streams_per_key, requests=settings.max_requests_per_key)
+        site = make_site(settings, options, begin_keys(settings.api_keys, settings.api_keys_file, caps))
         hand_over = Http2HandOver(
             site,
             keep_alive_s=settings.idle_timeout_ms / 1000,
@@ -171,7 +174,8 @@ class ServerRun:
         log.info("server.ended", forced=self.listener.counts.forced)
 
     def reload(self) -> None:
-        """What a running server reads again: the level of its log and its certificates. Nothing wrong ends it."""
+        """What a running server reads again: keys, the level of its log, certificates. Nothing wrong ends it."""
+        self._reload_keys()
         try:
             found, changed = self._told.reread()
             context = None
@@ -188,6 +192,19 @@ class ServerRun:
         if later:
             log.warning("settings.need_a_restart", settings=later)
         log.info("settings.reloaded", log_level=found.log_level, tls=self.listener.context is not None)
+
+    def _reload_keys(self) -> None:
+        """First of all, and whatever else is wrong. Of the file that it was started with."""
+        path = self.settings.api_keys_file
+        if path is None:
+            return
+        try:
+            lines = read_keys(path)
+        except Rejected as refused:
+            log.error("keys.not_reloaded", why=refused.message, keys=len(self.site.keys))
+            return
+        revoked = self.site.keys.replace(lines)
+        log.info("keys.reloaded", keys=len(lines), revoked=revoked)
 
     # Beginning.
 
@@ -208,7 +225,12 @@ class ServerRun:
             version=topics.__version__,
             switch_interval_us=settings.switch_interval_us,
         )
-        log.warning("auth.off", why="there are no keys: whoever reaches the port may read, write and delete")
+        if self.site.keys.is_on:
+            log.info("auth.on", keys=len(self.site.keys))
+        else:
+            log.warning(
+                "auth.off", why="there are no keys: whoever reaches the port may read, write and delete"
+            )
 
     async def _begin(self, storage: trio.Nursery) -> None:
         """Recover the log, then serve."""
@@ -296,9 +318,9 @@ class ServerRun:
                 await compactor.keep_state()
 
 
-def make_site(settings: ServerSettings, options: StoreOptions) -> Site:
+def make_site(settings: ServerSettings, options: StoreOptions, keys: Keys) -> Site:
     """The site as the settings want it."""
-    origins = Origins(allowed=settings.origins, hosts=settings.host_names, check_host=True)
+    origins = Origins(allowed=settings.origins, hosts=settings.host_names, check_host=not keys.is_on)
     return Site(
         route_table(),
         SiteOptions(
@@ -313,7 +335,9 @@ def make_site(settings: ServerSettings, options: StoreOptions) -> Site:
             head_bytes_max=settings.max_head_bytes,
             head_fields_max=settings.max_head_fields,
             metric_topics_max=settings.max_metric_topics,
+            probe_auth=settings.probe_auth,
         ),
+        keys,
     )
 
 

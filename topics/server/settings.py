@@ -16,6 +16,8 @@ import attrs
 
 from topics.kernel.errors import invalid
 from topics.kernel.limits import INLINE_BYTES_MAX, KIB, MIB
+from topics.server.auth.keys import REQUESTS_MAX, STREAMS_MAX
+from topics.server.auth.lines import KeyLine
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 PORT_DEFAULT: Final = 4000
@@ -36,6 +38,9 @@ class ServerSettings:
     keyfile: Path | None = None
     allowed_origins: tuple[str, ...] = ()
     allow_insecure_no_auth: bool = False
+    api_keys: tuple[KeyLine, ...] = ()
+    api_keys_file: Path | None = None
+    probe_auth: bool = False
     auto_create: bool = True
     drain_ms: int = 10_000
     head_timeout_ms: int = 10_000
@@ -50,6 +55,8 @@ class ServerSettings:
     max_connections: int = 10_000
     max_http2_streams: int = 256
     max_http2_requests: int = 10_000
+    max_streams_per_key: int = STREAMS_MAX
+    max_requests_per_key: int = REQUESTS_MAX
     max_metric_topics: int = 1000
     inline_write_bytes: int = INLINE_BYTES_MAX
     log_level: str = "info"
@@ -59,16 +66,25 @@ class ServerSettings:
         if (self.certfile is None) != (self.keyfile is None):
             given, missing = ("certfile", "keyfile") if self.keyfile is None else ("keyfile", "certfile")
             raise invalid(missing, f"must be given too, because {given} is: TLS needs both")
-        if not self.is_loopback and not self.allow_insecure_no_auth:
+        if self.api_keys and self.api_keys_file is not None:
+            raise invalid(
+                "api_keys_file", "the keys come from it, or from TOPICS_API_KEYS: leave out one of the two"
+            )
+        if not (self.is_loopback or self.asks_for_keys or self.allow_insecure_no_auth):
             raise invalid(
                 "host",
-                f"{self.host!r} can be reached from other machines, and there are no keys yet, so anybody there could"
-                " read, write and delete: bind 127.0.0.1, or set TOPICS_ALLOW_INSECURE_NO_AUTH=1",
+                f"{self.host!r} can be reached from other machines, and there are no keys, so anybody there could"
+                " read, write and delete: bind 127.0.0.1, give keys (topics key new), or set"
+                " TOPICS_ALLOW_INSECURE_NO_AUTH=1",
             )
 
     @property
     def is_secure(self) -> bool:
         return self.certfile is not None
+
+    @property
+    def asks_for_keys(self) -> bool:
+        return bool(self.api_keys) or self.api_keys_file is not None
 
     @property
     def is_loopback(self) -> bool:

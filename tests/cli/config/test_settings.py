@@ -271,10 +271,11 @@ def test_a_bad_file_refuses_to_start_naming_the_key(
         ("TOPICS_AUTO_CREATE", "maybe", "TOPICS_AUTO_CREATE: 'maybe' is not allowed; give true or false"),
         (
             "TOPICS_API_KEYS",
-            "one,two",
-            "TOPICS_API_KEYS: keys are not built yet, so nothing would ask for one: unset it",
+            "one,two:everything",
+            "TOPICS_API_KEYS: key 2: the scopes, behind the key and a colon: read, write, delete, admin",
         ),
-        ("TOPICS_PROBE_AUTH", "1", "TOPICS_PROBE_AUTH: keys are not built yet"),
+        ("TOPICS_API_KEYS", "", "TOPICS_API_KEYS: holds no key: unset it"),
+        ("TOPICS_PROBE_AUTH", "perhaps", "TOPICS_PROBE_AUTH: 'perhaps' is not allowed; give true or false"),
         (
             "TOPICS_ALLOWED_ORIGINS",
             "a b",
@@ -318,8 +319,42 @@ def test_keys_in_the_file_are_refused_too_and_no_message_holds_one(call: Call) -
     answer = call("serve", "--memory")
 
     assert answer.code == 2
-    assert "topics.toml: api_keys: keys are not built yet" in answer.err
+    assert (
+        "topics.toml: api_keys: keys come from TOPICS_API_KEYS, or from a file that api_keys_file names"
+        in answer.err
+    )
     assert "secret" not in answer.err
+    pathlib.Path("topics.toml").unlink()
+    assert call("--set", "api_keys=secret", "serve", "--memory").code == 2
+
+
+def test_no_key_is_shown(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPICS_API_KEYS", "secret,other-secret:read")
+    for answer in (call("config", "show"), call("config", "show", "--json")):
+        assert "2 (not shown)" in answer.text
+        assert "secret" not in answer.text
+
+
+@pytest.mark.rule("H2.3", "H2.16")
+def test_keys_that_nobody_could_use_refuse_to_start(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    pathlib.Path("keys").write_text("# none\n")
+    for arguments, message in [
+        (("--api-keys-file", "absent"), "absent: cannot be read: No such file or directory"),
+        (
+            ("--api-keys-file", "keys"),
+            "keys: holds no key, so nobody could ask for anything: make one by topics key",
+        ),
+        (("--host", "0.0.0.0"), "there are no keys, so anybody there could read, write and delete"),
+    ]:
+        answer = call("serve", "--memory", "--port", "0", *arguments)
+        assert answer.code != 0
+        assert message in answer.err
+    pathlib.Path("keys").write_text("k\ns3cret:s3cret\n")
+    answer = call("serve", "--memory", "--port", "0", "--api-keys-file", "keys")
+    assert "keys: line 2: the scopes" in answer.err
+    assert "s3cret" not in answer.err
+    monkeypatch.setenv("TOPICS_API_KEYS", "k")
+    assert "leave out one of the two" in call("serve", "--memory", "--api-keys-file", "keys").err
 
 
 def test_the_help_of_serve_offers_no_server_to_go_to(call: Call) -> None:

@@ -39,6 +39,7 @@ async def ask(
         return site.refuse(refused)
     peer = Here(site)
     answer = await site.answer(admitted, payload, peer)
+    admitted.end()
     peer.room.release()
     assert site.unsent_bytes == 0
     return answer

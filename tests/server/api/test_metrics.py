@@ -238,7 +238,7 @@ async def test_many_topics_are_taken_in_slices():
         shown = await metrics.take(site.traffic(), site.runtime)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(elsewhere)
-            taken = await with_topics(shown, iter(figures), 1000)
+            taken = await with_topics(shown, iter(figures), 1000, bool)
             nursery.cancel_scope.cancel()
 
     assert (taken.topic_count, len(taken.topics)) == (5000, 1000)

@@ -15,6 +15,8 @@ from topics.host.directory.layout import segment_path
 from topics.kernel.limits import Limits
 from topics.log.regions import WalFileId
 from topics.server.api.node import wants_json
+from topics.server.auth.keys import Keys
+from topics.server.auth.lines import parse_keys
 from topics.server.runtime.log import LEVEL_DEFAULT, log
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
@@ -196,6 +198,20 @@ async def test_a_cut_tail_is_told_with_bytes_topics_and_highest_seqs():
     ]
 
 
+@pytest.mark.rule("H2.14", "H11.3")
+@pytest.mark.parametrize(
+    ("token", "seen"), [("", {}), ("none", {}), ("one", {"t": 3}), ("all", {"t": 3, "u": 1})]
+)
+async def test_a_probe_that_is_open_names_no_topic_to_a_stranger(token, seen):
+    scene, _, _ = torn()
+    site = new_site(limits=Limits(), keys=Keys(parse_keys("all,one:read:t")))
+    async with alone(), begun(site, disk=scene.disk, clock=scene.clock):
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        fields = fields_of(await ask(site, "GET", "/v0/ready", headers=headers))
+
+    assert fields["cut_tail"][0]["topics"] == seen
+
+
 @pytest.mark.rule("H11.2", "T3.26", "H1.35")
 async def test_a_damaged_log_is_ready_to_be_read_and_says_which_shards_take_no_writes():
     scene = Scene(shards=2)
@@ -214,6 +230,24 @@ async def test_a_damaged_log_is_ready_to_be_read_and_says_which_shards_take_no_w
     assert (ready.status, fields_of(ready)["read_only_shards"]) == (200, [0, 1])
     assert (write.status, fields_of(write)["error"]["code"]) == (503, "storage_read_only")
     assert b'topics_wal_shard_read_only{shard="1"} 1.0' in metrics.body
+
+
+@pytest.mark.rule("H2.14", "H11.3")
+@pytest.mark.parametrize(("token", "seen"), [("none", False), ("one", False), ("all", True)])
+async def test_damage_is_told_to_whom_may_see_its_topic(token, seen):
+    scene = Scene(shards=1)
+    scene.open()
+    scene.create("t", durability="fsync")
+    scene.put("t", 1, 2, 3)
+    scene.checkpoint()
+    scene.shut_down()
+    data = segment_path(1, 1, "data")
+    scene.disk.truncate(data, scene.disk.size(data) - 1)
+    site = new_site(limits=Limits(), keys=Keys(parse_keys("all,one:read:u")))
+    async with alone(), begun(site, disk=scene.disk, clock=scene.clock):
+        fields = fields_of(await ask(site, "GET", "/v0/ready", headers={"authorization": f"Bearer {token}"}))
+
+    assert ("damages" in fields) == seen
 
 
 @pytest.mark.rule("T5.11", "H11.2")

@@ -4,8 +4,10 @@ import pytest
 
 from topics.kernel.errors import Rejected
 from topics.server.api.errors import error_answer
+from topics.server.api.ops import Op
 from topics.server.api.routes import Route, RouteTable
 from topics.server.api.table import route_table
+from topics.server.auth.scopes import Names
 
 TABLE = route_table()
 
@@ -38,7 +40,9 @@ def test_other_paths_lead_nowhere(path):
 
 def test_a_segment_that_a_row_spells_out_is_no_parameter():
     def row(name, path):
-        return Route(name=name, method=b"GET", path=path, handler=None, scope=None, summary="")
+        return Route(
+            name=name, method=b"GET", path=path, handler=None, scope="any", names=Names.NONE, summary=""
+        )
 
     table = RouteTable(
         [row("any", "/v0/{a}/x/{b}"), row("one", "/v0/one/x"), row("two", "/v0/one/{c}/y")], {}
@@ -67,3 +71,16 @@ def test_another_method_is_told_which_there_are():
 
     answer = error_answer(refused.value)
     assert (answer.status, dict(answer.headers)) == (405, {b"allow": b"POST"})
+
+
+def test_a_row_without_a_scope_or_names_is_none():
+    row = {"method": b"GET", "handler": None, "summary": ""}
+    with pytest.raises(AssertionError, match="new: its row does not say which names it speaks of"):
+        Route(name="new", path="/v0/new", scope="read", **row)
+    with pytest.raises(TypeError, match="scope"):
+        Route(name="new", path="/v0/topics/{topic}/new", **row)
+    for scope in ("", "reed", "read write"):
+        with pytest.raises(ValueError, match="is not a valid Scope"):
+            Route(name="new", path="/v0/topics/{topic}/new", scope=scope, **row)
+        with pytest.raises(ValueError, match="is not a valid Scope"):
+            Op(name="new", answer="new", scope=scope, take=None)

@@ -12,6 +12,7 @@ from tests.server.wire.places import open_site
 from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
 from topics.server.api.routes import Route
+from topics.server.auth.scopes import Names
 
 pytestmark = pytest.mark.trio
 
@@ -91,7 +92,15 @@ async def test_a_request_that_was_taken_back_counts_until_it_has_ended():
         await gate.wait()  # as a write waits for its sync: whoever asked may go, it is done all the same
         return Answer(status=200, body=b"")
 
-    route = Route(name="slow", method=b"GET", path="/slow", handler=slowly, scope=None, summary="slow")
+    route = Route(
+        name="slow",
+        method=b"GET",
+        path="/slow",
+        handler=slowly,
+        scope="any",
+        names=Names.NONE,
+        summary="slow",
+    )
     async with open_site(more_routes=[route]) as site, serving(site, streams_max=3) as served:
         peer = await served.h2()
         for _ in range(10):

@@ -16,6 +16,7 @@ from topics.server.api.message import Answer
 from topics.server.api.routes import Route
 from topics.server.app.exchange import ANSWER_GRACE_S
 from topics.server.app.handover import Http2HandOver
+from topics.server.auth.scopes import Names
 from topics.testing.streams import edge_pair
 
 pytestmark = pytest.mark.trio
@@ -177,7 +178,9 @@ async def test_repeated_headers_are_joined():
         seen.append({name: call.head.headers.get(name) for name in (b"x-a", b"cookie", b"host")})
         return Answer(200, b"{}")
 
-    route = Route(name="see", method=b"GET", path="/see", handler=handler, scope=None, summary="see")
+    route = Route(
+        name="see", method=b"GET", path="/see", handler=handler, scope="any", names=Names.NONE, summary="see"
+    )
     async with open_site(more_routes=[route]) as site, serving(site) as served:
         peer = await served.h2()
         await peer.get(
@@ -191,7 +194,9 @@ async def test_a_bug_in_a_handler_ends_its_request_only():
     async def handler(call: HandlerCall) -> Answer:
         raise RuntimeError("planted")
 
-    route = Route(name="bug", method=b"GET", path="/bug", handler=handler, scope=None, summary="bug")
+    route = Route(
+        name="bug", method=b"GET", path="/bug", handler=handler, scope="any", names=Names.NONE, summary="bug"
+    )
     async with open_site(more_routes=[route]) as site, serving(site) as served:
         peer = await served.h2()
         await peer.get(b"PUT", b"/v0/topics/a", b"{}")

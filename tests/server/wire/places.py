@@ -15,6 +15,7 @@ from topics.server.api.resources.state import SiteOptions
 from topics.server.api.routes import Route, RouteTable
 from topics.server.api.site import Site
 from topics.server.api.table import route_table
+from topics.server.auth.keys import Keys
 from topics.server.runtime.log import log
 from topics.server.wire.connection import WireConnection
 from topics.store.opened import StoreOptions
@@ -25,13 +26,19 @@ from topics.testing.entropy import SeededEntropy
 SMALL = Limits(body_bytes=8 * KIB, wal_file_first=16 * KIB, wal_reserve=4 * KIB)
 
 
-def new_site(*, limits: Limits = SMALL, more_routes: Sequence[Route] = (), **options: object) -> Site:
+def new_site(
+    *,
+    limits: Limits = SMALL,
+    more_routes: Sequence[Route] = (),
+    keys: Keys | None = None,
+    **options: object,
+) -> Site:
     """A site whose log is not recovered yet."""
     table = route_table()
     if more_routes:
         table = RouteTable((*table.routes, *more_routes), table.schemas)
     chosen = SiteOptions(limits=limits, version="0.0.test", **options)  # type: ignore[arg-type]  # attrs checks names
-    return Site(table, chosen)
+    return Site(table, chosen, keys)
 
 
 @asynccontextmanager

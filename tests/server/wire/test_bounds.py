@@ -16,6 +16,7 @@ from topics.kernel.limits import KIB, MIB, Limits
 from topics.server.api.memory import STEP_BYTES
 from topics.server.api.message import Answer
 from topics.server.api.routes import Body, Route
+from topics.server.auth.scopes import Names
 from topics.server.runtime.log import LEVEL_DEFAULT, log
 from topics.server.wire.receiving import READ_AHEAD_BYTES
 from topics.server.wire.sending import GATHERED_MAX
@@ -219,7 +220,15 @@ async def test_answers_are_gathered_up_to_a_bound(mock_clock):
         served.append(None)
         return Answer(200, b"{}")
 
-    route = Route(name="counted", method=b"GET", path="/counted", handler=counted, scope=None, summary="")
+    route = Route(
+        name="counted",
+        method=b"GET",
+        path="/counted",
+        handler=counted,
+        scope="any",
+        names=Names.NONE,
+        summary="",
+    )
     async with (
         open_site(more_routes=[route]) as site,
         connected(site, back=500) as client,
@@ -455,7 +464,17 @@ async def test_an_answer_that_nobody_takes_is_in_memory_once(mock_clock):
         served.append(None)
         return Answer(200, b'"%b"' % (b"a" * body))
 
-    more = [Route(name="large", method=b"GET", path="/large", handler=large, scope=None, summary="")]
+    more = [
+        Route(
+            name="large",
+            method=b"GET",
+            path="/large",
+            handler=large,
+            scope="any",
+            names=Names.NONE,
+            summary="",
+        )
+    ]
     async with open_site(limits=Limits(), more_routes=more) as site, connected(site, back=1000) as lazy:
         tracemalloc.start()
         try:
@@ -477,7 +496,17 @@ async def test_a_large_answer_that_can_be_neither_sent_nor_kept_ends_its_connect
     async def large(call):
         return Answer(200, b'"%b"' % (b"a" * PAGE))
 
-    more = [Route(name="large", method=b"GET", path="/large", handler=large, scope=None, summary="")]
+    more = [
+        Route(
+            name="large",
+            method=b"GET",
+            path="/large",
+            handler=large,
+            scope="any",
+            names=Names.NONE,
+            summary="",
+        )
+    ]
     async with (
         open_site(limits=Limits(), unsent_bytes_max=PAGE * 3 // 2, more_routes=more) as site,
         connected(site, back=1000) as lazy,
@@ -502,7 +531,17 @@ async def test_the_deadline_of_a_wait_breaks_off_no_answer_before_it(mock_clock)
     async def large(call):
         return Answer(200, b'"%b"' % (b"a" * PAGE))
 
-    more = [Route(name="large", method=b"GET", path="/large", handler=large, scope=None, summary="")]
+    more = [
+        Route(
+            name="large",
+            method=b"GET",
+            path="/large",
+            handler=large,
+            scope="any",
+            names=Names.NONE,
+            summary="",
+        )
+    ]
     short = post(b'{"wait_ms":2000}', path=b"/v0/topics/t/diff")
     async with open_site(limits=Limits(), more_routes=more) as site, connected(site, back=1000) as lazy:
         async with connected(site) as writer:
@@ -579,7 +618,14 @@ async def test_while_the_server_drains_the_last_answer_says_close(mock_clock):
 
 def route(handler, path="/bug"):
     return Route(
-        name="bug", method=b"POST", path=path, handler=handler, scope=None, summary="", body=Body.OPTIONAL
+        name="bug",
+        method=b"POST",
+        path=path,
+        handler=handler,
+        scope="any",
+        names=Names.NONE,
+        summary="",
+        body=Body.OPTIONAL,
     )
 
 

@@ -21,6 +21,7 @@ from tests.server.wire.sockets import (
 )
 from topics.server.api.ops import Op, message_of
 from topics.server.api.routes import RouteTable
+from topics.server.auth.scopes import Names
 from topics.testing.streams import edge_pair
 
 pytestmark = pytest.mark.trio
@@ -35,7 +36,7 @@ def mock_clock():
 def with_op(site, take):
     """Its table has one more op, `planted`."""
     table = site.table
-    planted = Op(name="planted", answer="done", scope=None, take=take)
+    planted = Op(name="planted", answer="done", scope="any", names=Names.NONE, take=take)
     site.table = RouteTable(table.routes, table.schemas, [*table.ops.values(), planted])
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 )
 @click.option("--certfile", metavar="FILE", help="TLS: the certificate chain, PEM.")
 @click.option("--keyfile", metavar="FILE", help="TLS: its key, PEM.")
+@click.option("--api-keys-file", metavar="FILE", help="Who may ask what; written by: topics key.")
 @click.option("--shards", metavar="N", help="Logs written side by side; as in the directory unless given.")
 @click.option(
     "--while-stdin", is_flag=True, hidden=True, help="End, as by SIGTERM, when standard input does."
@@ -47,14 +48,15 @@ def serve(
     memory: bool,
     certfile: str | None,
     keyfile: str | None,
+    api_keys_file: str | None,
     shards: str | None,
     while_stdin: bool,
 ) -> None:
     """Serve a data directory over HTTP.
 
     SIGTERM and Ctrl-C drain: requests under way are answered, everything is synced; a second one waits for nobody.
-    SIGHUP reads the log level and the certificates again, and the log names what else has changed and waits for a
-    restart. See also: topics config show.
+    SIGHUP reads the keys, the log level and the certificates again, and the log names what else has changed and waits
+    for a restart. See also: topics config show.
     """
     if memory and "data" in invocation.flags:
         raise Failed("--memory keeps no data directory: leave out --data, or --memory", code=USAGE)
@@ -65,6 +67,7 @@ def serve(
         ("port", "--port", port),
         ("certfile", "--certfile", certfile),
         ("keyfile", "--keyfile", keyfile),
+        ("api_keys_file", "--api-keys-file", api_keys_file),
         ("wal_shards", "--shards", shards),
     ):
         if given is not None:

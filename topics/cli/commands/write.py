@@ -100,6 +100,7 @@ def put(
       tail -F app.log | topics put logs - --format text --tag web-1
       echo '{"to": "ann"}' | topics put mails --priority 5 --delay 10m
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
+    from topics.cli.target.place import is_missing
     from topics.kernel.ids import check_topic_name
 
     check_topic_name(topic)
@@ -108,7 +109,7 @@ def put(
         wish = _wish(file, **flags)
         _check_key(wish.idempotency_key, invocation.settings.values["max_idempotency_key_chars"].value)
         with invocation.writing() as store, stopping_gently() as gently:
-            is_new = store.config(topic) is None
+            is_new = is_missing(store, topic)
             if is_new and wish.of_a_job.keys() & {"priority", "delay_ms"}:
                 raise Failed(
                     f"topic {topic!r} does not exist, and only a queue takes --priority and --delay: make it first, "

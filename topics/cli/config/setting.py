@@ -10,6 +10,7 @@ from typing import Any, Final
 import attrs
 
 from topics.cli.io.quantities import parse_size
+from topics.server.auth.lines import parse_keys
 from topics.server.settings import HOST_FORM, ORIGIN_FORM, parse_origins
 
 _SIZE: Final = re.compile(r"_bytes(_|$)|^wal_(file_|reserve$)")  # in a key: the number is one of bytes
@@ -35,6 +36,7 @@ class SettingKind(Enum):
     CHOICE = "one of"
     ORIGINS = ORIGIN_FORM
     URL = "a server's URL, as in http://127.0.0.1:4000"
+    KEYS = "keys, separated by commas"
 
 
 @attrs.frozen(kw_only=True)
@@ -78,6 +80,8 @@ class Setting:
                 return _FLAGS[text.strip().lower()]
             case SettingKind.ORIGINS:
                 return parse_origins(text)
+            case SettingKind.KEYS:
+                return parse_keys(text)
         return self.checked(text)
 
     def from_toml(self, value: object, folder: Path) -> Any:
@@ -117,6 +121,8 @@ class Setting:
         """For people."""
         if value is None or value == ():
             return self.unset
+        if self.kind is SettingKind.KEYS:
+            return str(self.told(value))
         if isinstance(value, bool):
             return "true" if value else "false"
         return ", ".join(value) if isinstance(value, tuple) else str(self.told(value))
@@ -128,7 +134,9 @@ class Setting:
         return f"{given!r:.80}"
 
     def told(self, value: Any) -> Any:
-        """The value; of a store's URL neither user nor query nor fragment, which may hold a password."""
+        """The value; of a store's URL neither user nor query nor fragment, which may hold a password; no key."""
+        if self.kind is SettingKind.KEYS:
+            return f"{len(value)} (not shown)"
         if self.kind is not SettingKind.PLACE or value is None or not _STORE.match(value):
             return value
         from topics.host.cold.fsspec_files import without_secrets

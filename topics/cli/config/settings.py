@@ -35,6 +35,7 @@ from topics.kernel.limits import (
     WINDOW_MS_MAX,
     Limits,
 )
+from topics.server.auth.lines import Malformed
 from topics.server.settings import LOG_LEVELS, ServerSettings
 
 if TYPE_CHECKING:
@@ -115,6 +116,9 @@ _SERVER_ROWS: Final = (
     _server_setting("keyfile", SettingKind.FILE),
     _server_setting("allowed_origins", SettingKind.ORIGINS),
     _server_setting("allow_insecure_no_auth", SettingKind.FLAG),
+    _server_setting("api_keys", SettingKind.KEYS),
+    _server_setting("api_keys_file", SettingKind.FILE),
+    _server_setting("probe_auth", SettingKind.FLAG),
     _server_setting("auto_create", SettingKind.FLAG),
     _server_setting("drain_ms", high=HOUR_MS),
     _server_setting("head_timeout_ms", low=1, high=HOUR_MS),
@@ -129,6 +133,8 @@ _SERVER_ROWS: Final = (
     _server_setting("max_connections", low=1, high=1_000_000),
     _server_setting("max_http2_streams", low=1, high=10_000),
     _server_setting("max_http2_requests", low=1, high=1_000_000),
+    _server_setting("max_streams_per_key", low=0, high=1_000_000),
+    _server_setting("max_requests_per_key", low=0, high=1_000_000),
     _server_setting("max_metric_topics", low=0, high=1_000_000),
     _server_setting("inline_write_bytes", low=0, high=BATCH_BYTES_MAX),
     _server_setting("log_level", SettingKind.CHOICE, choices=LOG_LEVELS),
@@ -197,12 +203,6 @@ TABLE: Final[Mapping[str, Setting]] = {
 }  # fmt: skip
 _BY_VARIABLE: Final = {setting.variable: setting for setting in TABLE.values()}
 _OF_CLIENTS: Final = frozenset({"url", "cafile", "api_key_file"})
-# What the pages promise and no server has yet. To ignore it would leave open what somebody believes to be closed.
-_NOT_BUILT: Final = dict.fromkeys(
-    ("api_keys", "probe_auth"),
-    "keys are not built yet, so nothing would ask for one: unset it, and let nobody reach the server whom you do not"
-    " trust (by default it listens on the loopback address only)",
-)
 
 
 @attrs.frozen
@@ -263,7 +263,7 @@ class Settings:
         from topics.kernel.errors import Rejected
 
         get = {row.server: self.values[row.key].value for row in TABLE.values() if row.server is not None}
-        for name in ("certfile", "keyfile"):
+        for name in ("certfile", "keyfile", "api_keys_file"):
             get[name] = Path(get[name]) if get[name] is not None else None
         try:
             return ServerSettings(data=self.data, **get)
@@ -300,8 +300,10 @@ def load(
 def known(key: str, *, source: str) -> Setting:
     """The row of a key. Raises Failed with what was perhaps meant."""
     setting = TABLE.get(key)
-    if key in _NOT_BUILT:
-        raise _bad(f"{source}: {key}: {_NOT_BUILT[key]}")
+    if setting is not None and setting.kind is SettingKind.KEYS:
+        raise _bad(
+            f"{source}: {key}: keys come from {setting.variable}, or from a file that api_keys_file names"
+        )
     if setting is None:
         raise _bad(f"{source}: there is no setting {key!r}; {_perhaps(key, TABLE)}")
     return setting
@@ -341,9 +343,6 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Value]:
         if variable == "TOPICS_PORT" and _LINK.fullmatch(text):
             continue
         setting = _BY_VARIABLE.get(variable)
-        key = variable.removeprefix("TOPICS_").lower()
-        if key in _NOT_BUILT:
-            raise _bad(f"{variable}: {_NOT_BUILT[key]}")
         if setting is None:
             raise _bad(f"{variable}: there is no such setting; unset it; {_perhaps(variable, _BY_VARIABLE)}")
         values[setting.key] = Value(_from_text(setting, text, source=variable), variable)
@@ -353,6 +352,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Value]:
 def _from_text(setting: Setting, text: str, *, source: str) -> Any:
     try:
         return setting.from_text(text)
+    except Malformed as malformed:
+        raise _bad(f"{source}: {malformed}") from None
     except ValueError:
         raise _bad(f"{source}: {setting.quoted(text)} is not allowed; give {setting.allowed}") from None
 

@@ -229,7 +229,8 @@ def _said_by(refused: Exception, store: TopicStore) -> Exception:
 
     assert isinstance(refused, Rejected)
     hints = {
-        Code.FORBIDDEN: "if it asks for a key, set TOPICS_API_KEY or give --api-key-file",
+        Code.UNAUTHORIZED: "who runs it makes keys by topics key new",
+        Code.FORBIDDEN: "who runs it may give another key",
         Code.MISDIRECTED_REQUEST: "name it by the address it is bound to, or list this name in its allowed_origins",
         Code.NOT_READY: "it was waited for; try again later",
         Code.SHUTTING_DOWN: "try again when it is up again",
@@ -246,13 +247,28 @@ def _said_by(refused: Exception, store: TopicStore) -> Exception:
 
 def meant(refused: Exception, store: TopicStore) -> Exception:
     """For a topic that is not there: which one was perhaps meant, or what there is."""
-    from topics.kernel.errors import Code, Rejected
+    from topics.kernel.errors import Code, Rejected, TopicsError
 
     assert isinstance(refused, Rejected)
     if refused.code is not Code.TOPIC_NOT_FOUND:
         return refused
-    names = [row.topic for row in store.list()]
+    try:
+        names = [row.topic for row in store.list()]
+    except TopicsError:  # a key may not list them
+        return refused
     hint = near(str(refused.detail.get("topic", "")), names)
     if not hint:
         hint = "; `topics ls` lists what there is" if names else f"; {store.where} holds no topics yet"
     return Rejected(refused.code, f"{refused.message}{hint}", **refused.detail)
+
+
+def is_missing(store: TopicStore, topic: str) -> bool:
+    """Whether there is no such topic. A key that may write need not be one that may look: then it counts as there."""
+    from topics.kernel.errors import Code, Rejected
+
+    try:
+        return store.config(topic) is None
+    except Rejected as refused:
+        if refused.code is not Code.FORBIDDEN:
+            raise
+        return False

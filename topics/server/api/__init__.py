@@ -1,5 +1,6 @@
 """What the server answers, whatever plane carries it: one route table, its handlers, and one error table (http-api).
 
+authorise  who asks, and whether he may: a head against the row it leads to
 bodies     bodies of requests, as the commands and queries the engine takes
 call       one request on its way through a handler: what was asked, whom to answer, and the helpers every
            handler shares

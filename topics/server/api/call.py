@@ -13,6 +13,7 @@ from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.server.api.message import Answer, Head, Peer, performance_since
 from topics.server.api.resources.state import ServerState
+from topics.server.auth.keys import Key
 
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 1000
@@ -22,9 +23,11 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class HandlerCall:
-    """A request with its body. `params` are the path's, percent-decoded once and not yet checked."""
+    """A request with its body. `params` are the path's, percent-decoded once and not yet checked. `key`: who asks; by
+    it the handler checks names in the body, and what is told of other names.
+    """
 
-    __slots__ = ("body", "head", "params", "peer", "query", "site", "started")
+    __slots__ = ("body", "head", "key", "params", "peer", "query", "site", "started")
 
     def __init__(
         self,
@@ -34,9 +37,11 @@ class HandlerCall:
         body: bytes,
         peer: Peer,
         started: float,
+        key: Key,
     ) -> None:
         self.site = site
         self.head = head
+        self.key = key
         self.params = params
         if head.asked is None:
             head.asked = parse_query(head.query)

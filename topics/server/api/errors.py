@@ -17,6 +17,7 @@ STATUS: Final[Mapping[Code, int]] = {
     Code.INVALID_REQUEST: 400,
     Code.BATCH_TOO_LARGE: 400,
     Code.RECORD_TOO_LARGE: 400,
+    Code.UNAUTHORIZED: 401,
     Code.FORBIDDEN: 403,
     Code.TOPIC_NOT_FOUND: 404,
     Code.CONSUMER_NOT_FOUND: 404,
@@ -51,6 +52,8 @@ _RETRY_AFTER_S: Final[Mapping[Code, int]] = {
     Code.SHUTTING_DOWN: 5,
     Code.STORAGE_READ_ONLY: 30,
 }
+_CHALLENGE: Final = b'Bearer realm="topics"'
+_INVALID: Final = b', error="invalid_token"'
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -76,10 +79,12 @@ def error_fields(error: TopicsError) -> bytes:
 
 
 def error_headers(code: Code, detail: Mapping[str, object]) -> tuple[tuple[bytes, bytes], ...]:
-    """`Allow`, `Upgrade` and `Retry-After` where the status asks for them."""
+    """`Allow`, `Upgrade`, `WWW-Authenticate` and `Retry-After` where the status asks for them."""
     headers: list[tuple[bytes, bytes]] = []
     if code is Code.UPGRADE_REQUIRED:
         headers += [(b"upgrade", b"websocket"), (b"sec-websocket-version", b"13")]
+    if code is Code.UNAUTHORIZED:  # RFC 6750, 3
+        headers.append((b"www-authenticate", _CHALLENGE + (_INVALID if "invalid" in detail else b"")))
     if code is Code.METHOD_NOT_ALLOWED:
         headers.append((b"allow", str(detail["allow"]).encode()))
     if code in _RETRY_AFTER_S:

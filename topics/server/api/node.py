@@ -20,6 +20,8 @@ from topics.server.api import schemas as s
 from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
 from topics.server.api.routes import Route
+from topics.server.auth.keys import Key
+from topics.server.auth.scopes import Names
 from topics.server.runtime.metrics import TEXT_TYPE
 from topics.store.damages import known_damages
 
@@ -49,20 +51,22 @@ async def ready(call: HandlerCall) -> Answer:
     if read_only:
         fields["read_only_shards"] = list(read_only)
     if runtime.opened.cuts:
-        fields["cut_tail"] = [cut_fields(cut) for cut in runtime.opened.cuts]
-    if damages := known_damages(runtime.opened):
+        fields["cut_tail"] = [cut_fields(cut, call.key) for cut in runtime.opened.cuts]
+    if damages := [
+        one for one in known_damages(runtime.opened) if one.topic is None or call.key.sees(one.topic)
+    ]:
         fields["damages"] = [damage_fields(damage) for damage in damages[:DAMAGES_TOLD_MAX]]
     return call.ok(fields)
 
 
-def cut_fields(cut: CutReport) -> dict[str, object]:
-    """A cut as JSON values. `topics`: the highest seqs that could still be read in what was cut."""
+def cut_fields(cut: CutReport, key: Key) -> dict[str, object]:
+    """A cut as JSON values. `topics`: the highest seqs that could still be read in what was cut, of topics it sees."""
     return {
         "shard": cut.file.shard,
         "file": wal_path(cut.file),
         "offset": cut.offset,
         "bytes": cut.bytes,
-        "topics": dict(cut.seqs),
+        "topics": {topic: seq for topic, seq in cut.seqs.items() if key.sees(topic)},
     }
 
 
@@ -77,7 +81,7 @@ def damage_fields(damage: DamageReport) -> dict[str, object]:
 async def metrics(call: HandlerCall) -> Answer:
     """Everything counted, for Prometheus, or as JSON if that is asked for."""
     site = call.site
-    taken = await site.metrics.take(site.traffic(), site.runtime)
+    taken = await site.metrics.take(site.traffic(), site.runtime, call.key.sees)
     if wants_json(call.head.headers.get(b"accept", b"")):
         families = await trio.to_thread.run_sync(partial(site.metrics.json, taken))
         return Answer(200, b'{"metrics":%b%b}' % (families, call.performance()), headers=NO_STORE)
@@ -147,7 +151,8 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
 ROUTES: Final = (
     *(
         Route(
-            name=name, method=b"GET", path=path, handler=health, scope=None, early=True, tag="operations",
+            name=name, method=b"GET", path=path, handler=health, scope="probe", names=Names.NONE,
+            early=True, tag="operations",
             summary="The process is alive", text="Answers as long as the process does.",
             answers={200: ("Alive", "Health")},
         )
@@ -155,7 +160,8 @@ ROUTES: Final = (
     ),
     *(
         Route(
-            name=name, method=b"GET", path=path, handler=ready, scope=None, early=True, tag="operations",
+            name=name, method=b"GET", path=path, handler=ready, scope="probe", names=Names.SEEN,
+            early=True, tag="operations",
             summary="The log is recovered and requests are served",
             text="503 while the log is being recovered, with `detail.replay_progress` from 0 to 1, and while it shuts"
             " down.",
@@ -164,13 +170,15 @@ ROUTES: Final = (
         for name, path in (("ready", "/v0/ready"), ("readyz", "/readyz"))
     ),
     Route(
-        name="metrics", method=b"GET", path="/v0/metrics", handler=metrics, scope="read", early=True, tag="operations",
+        name="metrics", method=b"GET", path="/v0/metrics", handler=metrics, scope="read", names=Names.SEEN,
+        early=True, tag="operations",
         summary="Metrics, as Prometheus text or JSON",
         text="Prometheus text, or with `Accept: application/json` the same as JSON.",
         answers={200: ("Every metric", "MetricList")}, media=("application/json", "text/plain"),
     ),
     Route(
-        name="openapi", method=b"GET", path="/v0/openapi.json", handler=openapi, scope="read", early=True,
+        name="openapi", method=b"GET", path="/v0/openapi.json", handler=openapi, scope="read",
+        names=Names.NONE, early=True,
         tag="operations", summary="This API as an OpenAPI 3.1 document",
         answers={200: ("An OpenAPI 3.1 document", "OpenApi")},
     ),

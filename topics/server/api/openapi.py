@@ -15,8 +15,10 @@ from topics.kernel.errors import Code
 from topics.server.api.errors import STATUS
 from topics.server.api.routes import JSON, Body, Route, RouteTable
 from topics.server.api.schemas import NAME_PATTERN, Schema, ref
+from topics.server.auth.scopes import PROBE
 
 OPENAPI: Final = "3.1.0"
+KEY_SCHEME: Final = "key"
 _SAID: Final[Mapping[Code, str]] = {
     Code.INVALID_REQUEST: "a field, the query or the body is wrong; the message names it",
     Code.NOT_READY: "the log is being recovered",
@@ -64,6 +66,14 @@ def openapi_fields(table: RouteTable, version: str) -> dict[str, Any]:
                 },
             },
             "schemas": table.schemas,
+            "securitySchemes": {
+                KEY_SCHEME: {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A key of the server, where it asks for one. Each operation names the scopes that"
+                    " the key needs. A stream of events takes it as `?token=`, too",
+                },
+            },
         },
     }
 
@@ -81,6 +91,8 @@ def _operation(route: Route) -> dict[str, Any]:
         "tags": [route.tag],
         "responses": _responses(route),
     }
+    if route.scope != PROBE:
+        described["security"] = [{KEY_SCHEME: sorted(route.needs)}]
     if route.text:
         described["description"] = route.text
     if parameters:
@@ -114,7 +126,8 @@ def _responses(route: Route) -> dict[str, Any]:
 def errors_of(route: Route) -> dict[int, list[Code]]:
     """The error codes an admitted route may answer, by status: its handler's, and those that follow from the row."""
     codes = {
-        Code.INVALID_REQUEST, Code.FORBIDDEN, Code.REQUEST_TIMEOUT, Code.PAYLOAD_TOO_LARGE, Code.EXPECTATION_FAILED,
+        Code.INVALID_REQUEST, Code.UNAUTHORIZED, Code.FORBIDDEN,
+        Code.REQUEST_TIMEOUT, Code.PAYLOAD_TOO_LARGE, Code.EXPECTATION_FAILED,
         Code.MISDIRECTED_REQUEST, Code.THROTTLED, Code.HEADERS_TOO_LARGE, Code.INTERNAL, *route.errors,
     }  # fmt: skip
     if route.body is not Body.NONE:

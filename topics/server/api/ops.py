@@ -27,6 +27,8 @@ from topics.server.api.bodies.envelope import Envelope, name_in
 from topics.server.api.bodies.fields import ABSENT
 from topics.server.api.memory import Share
 from topics.server.api.resources.state import ServerState
+from topics.server.auth.keys import Key
+from topics.server.auth.scopes import Names, Scopes, needed
 from topics.store.writer import BatchTiming
 
 Fields = Callable[[], bytes]  # of an answer: a JSON object. Raises `TopicsError` for a refusal
@@ -37,10 +39,11 @@ def nothing_yet() -> bytes:
 
 
 class Session(Protocol):
-    """A connection as its ops know it. `works`: by queue, what it is pushed. `claims`: of each command that claims and
-    is not answered, what is called if the connection ends first.
+    """A connection as its ops know it. `key`: whose it is. `works`: by queue, what it is pushed. `claims`: of each
+    command that claims and is not answered, what is called if the connection ends first.
     """
 
+    key: Key
     works: dict[str, Work]
     claims: dict[OpCall, Callable[[], None]]
 
@@ -109,8 +112,14 @@ class OpCall(msgspec.Struct, eq=False):
         return self.site.ready_runtime()
 
     def topic(self) -> str:
-        """The topic asked for. Raises `Rejected(invalid_request)` if there is none, or a bad name."""
-        return check_topic_name(name_in("topic", self.topic_text))
+        """The topic asked for.
+
+        Raises:
+            Rejected: invalid_request if there is none, or a bad name; forbidden if it is outside the key's prefixes.
+        """
+        name = check_topic_name(name_in("topic", self.topic_text))
+        self.session.key.check_name(name)
+        return name
 
     async def submit(self, command: Command, fields: Callable[[Reply, BatchTiming], bytes]) -> None:
         """Propose. `fields` makes of its reply, and of what its batch took, those of the answer."""
@@ -147,13 +156,23 @@ class OpCall(msgspec.Struct, eq=False):
 
 @attrs.frozen(kw_only=True)
 class Op:
-    """A row. `name`, `answer`: the `op` of the message and of the one that answers it; `take`: see above."""
+    """A row. `name`, `answer`: the `op` of the message and of the one that answers it; `take`: see above.
+
+    `scope`, `names`, `body_names`: as of a route. `OpCall.topic` is how an op has its topic, and checks it.
+    """
 
     name: str
     answer: str
-    scope: str | None
+    scope: str
     take: Callable[[OpCall], Awaitable[None]]
+    names: Names = Names.TOPIC
+    body_names: tuple[str, ...] = ()
+    needs: Scopes = attrs.field(init=False)
     head: bytes = attrs.field(init=False)  # of the message that answers
+
+    @needs.default
+    def _needed(self) -> Scopes:
+        return needed(self.scope)
 
     @head.default
     def _head(self) -> bytes:

@@ -15,9 +15,11 @@ from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
 from topics.server.api.ops import Op
 from topics.server.api.schemas import Schema
+from topics.server.auth.scopes import Names, Scopes, needed
 
 Handler = Callable[[HandlerCall], Awaitable[Answer]]
 JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
 WRITE_ERRORS: Final = (Code.STORAGE_READ_ONLY, Code.DISK_LOW, Code.THROTTLED)
 _ANY: Final = None  # a segment that is a parameter
 
@@ -38,13 +40,16 @@ class Route:
     `request`: the schema of its body. `answers`: status -> what it means and the schema of its body, which is of the
     first of `media`. `errors`: the codes that its handler may give. `upgrade`: what a connection of HTTP/1.1 goes on
     with if that is asked for.
+
+    `scope` and `names` say who may ask (`topics.server.auth.scopes`); a topic in the path is a name unless `names` says
+    otherwise, and any other row says it. `body_names`: fields of the body that are names too, which the handler checks.
     """
 
     name: str
     method: bytes
     path: str
     handler: Handler
-    scope: str | None
+    scope: str
     summary: str
     text: str = ""
     tag: str = "records"
@@ -57,6 +62,23 @@ class Route:
     errors: tuple[Code, ...] = ()
     early: bool = False
     upgrade: bytes | None = None
+    names: Names = attrs.field()
+    body_names: tuple[str, ...] = ()
+    needs: Scopes = attrs.field(init=False)
+
+    @names.default
+    def _of_path(self) -> Names:
+        assert "{topic}" in self.path, f"{self.name}: its row does not say which names it speaks of"
+        return Names.TOPIC
+
+    @needs.default
+    def _needed(self) -> Scopes:
+        return needed(self.scope)
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether its answer is a stream of events."""
+        return self.media[0] == EVENTS
 
 
 class RoutedPath(msgspec.Struct, frozen=True, gc=False):

@@ -1,8 +1,8 @@
 """The site: what every plane asks, first with a head alone, then with the body (http-api 1).
 
-Order of checks: 404 / 405, 421 / 403, 413, 415, 400, existence, type. What a head can decide is decided by `admit`, so
-that a refused body is neither waited for nor read; the rest is the handler's. `answer` never raises for anything a
-request can bring about: a bug in a handler is logged, counted and answered 500.
+Order of checks: 404 / 405, 421 / 403, 401 / 403, 413, 415, 400, existence, type. What a head can decide is decided by
+`admit`, so that a refused body is neither waited for nor read; the rest is the handler's. `answer` never raises for
+anything a request can bring about: a bug in a handler is logged, counted and answered 500.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ import msgspec
 import trio
 
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError, invalid
+from topics.server.api.authorise import authorise
 from topics.server.api.bodies import encoding
 from topics.server.api.bodies.envelope import decode_envelope
 from topics.server.api.call import HandlerCall, not_found
 from topics.server.api.errors import STATUS, error_answer, error_fields, shown_code
 from topics.server.api.memory import Share
-from topics.server.api.message import JSON_TYPE, Answer, Head, Peer, PeerGone
+from topics.server.api.message import JSON_TYPE, Answer, Head, Peer, PeerGone, Source, Unbounded
 from topics.server.api.openapi import openapi_document
 from topics.server.api.ops import OpCall, message_of, with_head
 from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX, ServerState, SiteOptions
 from topics.server.api.routes import Body, Route, RoutedPath, RouteTable
+from topics.server.auth.keys import Key, Keys
 from topics.server.runtime.log import log
 
 UNFOLDED_AT_ONCE: Final = 2  # gzip bodies: room for all that one may become is held until it is done
@@ -33,13 +35,18 @@ _AT_ONCE: Final = b',"performance":{"server_total_ms":0.0}'
 
 
 class Admitted(msgspec.Struct, eq=False, frozen=True):
-    """A request whose head is good. `body_max`: more than this is 413."""
+    """A request whose head is good. `key`: who asks; it is one of his until `end`. `body_max`: above it is 413."""
 
     head: Head
     route: Route
     params: tuple[bytes, ...]
     body_max: int
     started: float
+    key: Key
+
+    def end(self) -> None:
+        """It is answered, or never will be."""
+        self.key.requests -= 1
 
     @property
     def expects_continue(self) -> bool:
@@ -49,8 +56,8 @@ class Admitted(msgspec.Struct, eq=False, frozen=True):
 class Site(ServerState):
     """The server as the planes ask it."""
 
-    def __init__(self, table: RouteTable, options: SiteOptions) -> None:
-        super().__init__(options, partial(openapi_document, table, options.version))
+    def __init__(self, table: RouteTable, options: SiteOptions, keys: Keys | None = None) -> None:
+        super().__init__(options, partial(openapi_document, table, options.version), keys or Keys())
         self.table = table
         self._unfolding = trio.CapacityLimiter(UNFOLDED_AT_ONCE)
 
@@ -62,26 +69,29 @@ class Site(ServerState):
         return found
 
     def admit(self, head: Head) -> Admitted:
-        """Everything a head decides.
+        """Everything a head decides. Pair with `Admitted.end`.
 
         Raises:
             Rejected: answer it with `refuse`; the body is not to be read.
         """
         started = time.perf_counter()
-        if head.cleared is None:  # a plane gives a head that came again as the same value
-            head.cleared = self._clear(head)
-        route, params = head.cleared
+        cleared = head.cleared
+        if cleared is None or cleared[2].revoked:  # a plane gives a head that came again as the same value
+            cleared = head.cleared = self._clear(head)
+        route, params, key = cleared
         if self.draining and not route.early:
             raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
-        return Admitted(head, route, params, self.options.limits.body_bytes, started)
+        key.begin_request()
+        return Admitted(head, route, params, self.options.limits.body_bytes, started, key)
 
-    def _clear(self, head: Head) -> tuple[Route, tuple[bytes, ...]]:
-        """What depends on the head alone."""
+    def _clear(self, head: Head) -> tuple[Route, tuple[bytes, ...], Key]:
+        """What depends on the head alone, and on the keys."""
         place = self.place(head)
         if place is None:
             raise not_found("such path")
         route = self.table.route(place, head.method)
         self.options.origins.check(head)
+        key = authorise(self.keys, head, route, place.params, probe_auth=self.options.probe_auth)
         body_max = self.options.limits.body_bytes
         if head.length is not None and head.length > body_max:
             raise too_large(body_max)
@@ -95,7 +105,7 @@ class Site(ServerState):
                 Code.EXPECTATION_FAILED,
                 f"expect: {expected[:40].decode('latin-1')!r} cannot be met; 100-continue can",
             )
-        return route, place.params
+        return route, place.params, key
 
     async def answer(self, admitted: Admitted, body: bytes, peer: Peer) -> Answer:
         """The answer of the handler, or of its refusal.
@@ -113,9 +123,11 @@ class Site(ServerState):
                 if b"content-encoding" in head.headers:
                     unfolded = Share(self.requests)
                     body = await encoding.decoded(head, body, admitted.body_max, self._unfolding, unfolded)
-            call = HandlerCall(self, head, admitted.params, body, peer, admitted.started)
+            call = HandlerCall(self, head, admitted.params, body, peer, admitted.started, admitted.key)
             del body  # the call's now, to let go of
             answer = await route.handler(call)
+            if isinstance(answer.body, Unbounded):
+                answer.body = Unbounded(KeyStream(answer.body.source, admitted.key))
         except TopicsError as error:
             answer = self.refused(error, performance=call.performance() if call is not None else _AT_ONCE)
         except PeerGone:
@@ -176,8 +188,9 @@ class Site(ServerState):
             asked = call.asked()
             if asked not in self.table.ops:
                 raise invalid("op", f"{asked[:40]!r} is not one of {', '.join(self.table.ops)}")
-            call.op = self.table.ops[asked]
-            await call.op.take(call)
+            call.op = op = self.table.ops[asked]
+            call.session.key.check_scopes(op.needs, op.name)
+            await op.take(call)
         except TopicsError as error:
             call.refuse(error)
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
@@ -203,6 +216,29 @@ class Site(ServerState):
     def _told_of(self, bug: Exception, call: OpCall) -> Rejected:
         call.is_bug = True
         return self._told_bug(bug, call.where)
+
+
+class KeyStream:
+    """A `Source` that is one of its key's streams until it is closed.
+
+    Raises:
+        Rejected: throttled; then it is closed.
+    """
+
+    def __init__(self, source: Source, key: Key) -> None:
+        self.bytes_per_s = source.bytes_per_s
+        self.piece = source.piece
+        self._source = source
+        self._key = key
+        try:
+            key.begin_stream()
+        except Rejected:
+            source.close()
+            raise
+
+    def close(self) -> None:
+        self._key.end_stream()
+        self._source.close()
 
 
 def check_media_type(head: Head) -> None:

@@ -10,6 +10,8 @@ were read before, and loses frames when a task is cancelled while it sends. What
 - Time: a connection at rest ends after `keep_alive_timeout`, whatever but requests it sends; one from which nothing
   comes, after `read_timeout`; and any behind its last answer when the server drains.
 - An answer given before all was read: half-close, drain a little, then close, so that TCP does not reset it away.
+- The connection is of all keys that were used on it. When none is left that is not revoked it ends, behind answers
+  that are there soon.
 - A bug in a protocol or in a request ends that connection or that request, is logged, and nothing else.
 """
 
@@ -31,11 +33,13 @@ from topics.server.api.edge import Edge
 from topics.server.app.http1 import Http1
 from topics.server.app.http2 import Http2
 from topics.server.app.tasks import Requests, Tasks
+from topics.server.auth.keys import Key
 from topics.server.runtime.log import log
 
 SEND_S: Final = 75.0  # a peer that takes nothing for so long is gone
 LINGER_S: Final = 1.0
 LINGER_BYTES: Final = 64 * 1024
+REVOKED_GRACE_S: Final = 0.25  # for answers, and again for the client to end it
 _SLICE: Final = 1024
 
 
@@ -65,19 +69,22 @@ class Http2Connection:
         self._sent_bytes = 0
         self._queued, self._sent = trio.lowlevel.ParkingLot(), trio.lowlevel.ParkingLot()
         self._sending = trio.CancelScope()
+        self._over = trio.Event()
         self._reading: trio.CancelScope | None = None
         self._rests = True  # no request is being served
         self._rested_at = trio.current_time()
         self._ending = False  # nothing more is handled
         self._broken = False  # nothing more can be sent
         self._answered = trio.Event()
+        self._keys: set[Key] = set()
+        self._nursery: trio.Nursery
 
     async def run(self, unread: bytes) -> None:
         """Serve it to its end. `unread`: what was received before."""
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._send_queued)
-                tasks = Tasks(nursery, self._requests, self.end)
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._send_queued)
+                tasks = Tasks(self._nursery, self._requests, self.end, self._belong_to)
                 state = ConnectionState({})
                 self._protocol = self._begin(tasks, state, self._secure, None, None, self._send)
                 try:
@@ -88,7 +95,10 @@ class Http2Connection:
                 await self._protocol.handle(Closed())
                 await self._close()
                 self._sending.cancel()
+                self._over.set()
         finally:
+            for key in self._keys:
+                key.unbind(self._look_at_keys)
             with trio.move_on_after(0):
                 await self._edge.aclose()
 
@@ -103,6 +113,28 @@ class Http2Connection:
         self._answered.set()
         if self._reading is not None:
             self._reading.cancel()
+
+    # Whose it is.
+
+    def _belong_to(self, key: Key) -> None:
+        if key not in self._keys:
+            self._keys.add(key)
+            key.bind(self._look_at_keys)
+
+    def _look_at_keys(self) -> None:
+        """One of its keys was revoked."""
+        self._keys = {key for key in self._keys if not key.revoked}
+        if not self._keys:
+            self._nursery.start_soon(self._end_revoked)
+
+    async def _end_revoked(self) -> None:
+        with trio.move_on_after(REVOKED_GRACE_S):
+            await self._over.wait()
+        self.end()
+        with trio.move_on_after(REVOKED_GRACE_S):
+            await self._over.wait()
+        with trio.move_on_after(0):
+            await self._edge.aclose()
 
     # Coming in.
 

@@ -21,11 +21,13 @@ import trio
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
 
 from topics.kernel.errors import Code, Rejected, invalid
+from topics.server.api.authorise import unauthorized
 from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Head, PeerGone, SendPace, Sized, Unbounded
 from topics.server.api.resources.state import SiteOptions
 from topics.server.api.site import Admitted, Site, too_large
-from topics.server.app.http2 import ENDED, GO_ON
+from topics.server.app.http2 import BELONGS, ENDED, GO_ON
+from topics.server.auth.keys import Key
 from topics.server.runtime.backup import StreamBroken
 
 BODY_GRACE_S: Final = 10.0
@@ -57,9 +59,11 @@ class Http2Exchange:
         self._held = Share(site.requests)
         self.room = Share(site.answers)
         self._unsent: Callable[[], None] | None = None
-        self._gone = False
+        self._gone = self._revoked = False
+        self._is_held = False  # the answer is there, and all that is left is to send it
         self._listening = False
         self._waits: set[trio.CancelScope] = set()
+        self._key = site.keys.stranger  # until it is known
         self._nursery: trio.Nursery
 
     async def run(self) -> None:
@@ -69,6 +73,7 @@ class Http2Exchange:
             except PeerGone:
                 pass  # nobody is there to be answered
             finally:
+                self._key.unbind(self._revoke)
                 self._held.release()
                 self.room.release()
                 if self._unsent is not None:
@@ -78,7 +83,7 @@ class Http2Exchange:
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[None]:
         """`Peer.watch`: the block is cancelled if the peer goes, by a reset of the stream or with its connection."""
-        if self._gone:
+        if self._gone or (self._revoked and not self._is_held):
             raise PeerGone
         if not self._listening:
             self._listening = True
@@ -96,8 +101,17 @@ class Http2Exchange:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._gone = True
+        self._end_waits()
+
+    def _end_waits(self) -> None:
         for scope in self._waits:
             scope.cancel()
+
+    def _revoke(self) -> None:
+        """Its key is none any more: whatever it waits for ends, and a stream; an answer that is there is sent."""
+        self._revoked = True
+        if not self._is_held:
+            self._end_waits()
 
     async def _answer(self) -> Answer:
         site = self._site
@@ -108,12 +122,26 @@ class Http2Exchange:
                 message = "CONNECT, and with it WebSocket, is not served over HTTP/2; use HTTP/1.1"
                 raise Rejected(Code.NOT_IMPLEMENTED, message)
             admitted = site.admit(head_of(self._scope, site.options))
-            if admitted.route.upgrade is not None:
-                raise Rejected(Code.NOT_IMPLEMENTED, "this path is a WebSocket, over HTTP/1.1 only")
-            # The body has no name here, so that the site's is the only hold on it.
-            return await site.answer(admitted, await self._body(admitted), self)
+            try:
+                self._belong_to(admitted.key)
+                if admitted.route.upgrade is not None:
+                    raise Rejected(Code.NOT_IMPLEMENTED, "this path is a WebSocket, over HTTP/1.1 only")
+                # The body has no name here, so that the site's is the only hold on it.
+                return await site.answer(admitted, await self._body(admitted), self)
+            except PeerGone:
+                if self._gone:
+                    raise
+                raise unauthorized(given=True) from None
+            finally:
+                admitted.end()
         except Rejected as error:
             return site.refuse(error)
+
+    def _belong_to(self, key: Key) -> None:
+        self._key = key
+        key.bind(self._revoke)
+        if BELONGS in self._scope["state"]:  # none is said of the one request of a handed-over connection
+            self._scope["state"][BELONGS](key)
 
     async def _body(self, admitted: Admitted) -> bytes:
         """The whole body.
@@ -164,6 +192,7 @@ class Http2Exchange:
 
     async def _send_held(self, start: Any, body: bytes, unsent: Callable[[], None] | None) -> None:
         self._unsent = unsent
+        self._is_held = True
         patience_s = ANSWER_GRACE_S + len(body) / self._site.options.bytes_per_s
         kept = self.room.keep(len(body))
         self._site.unsent_dropped += not kept

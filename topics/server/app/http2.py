@@ -48,6 +48,7 @@ from topics.server.runtime.log import log
 
 ENDED: Final = "topics.ended"  # in the scope's state: the request ended with its head
 GO_ON: Final = "topics.go_on"  # in the scope's state: call it to answer `Expect: 100-continue`
+BELONGS: Final = "topics.belongs"  # in the scope's state: call it with the key of the request
 
 _CALM_TOKENS: Final = 2000
 _CALM_TOKENS_PER_S: Final = 200
@@ -263,7 +264,11 @@ class Http2(H2Protocol):
                 method=method.decode("ascii"),
                 raw_path=path,
                 state=ConnectionState(
-                    {ENDED: request.stream_ended is not None, GO_ON: lambda: self._go_on(stream_id)}
+                    {
+                        ENDED: request.stream_ended is not None,
+                        GO_ON: lambda: self._go_on(stream_id),
+                        BELONGS: self._tasks.belongs,
+                    }
                 ),
             )
         )

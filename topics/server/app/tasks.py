@@ -11,6 +11,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Scope
 
+from topics.server.auth.keys import Key
 from topics.server.runtime.log import log
 
 
@@ -39,10 +40,19 @@ class Requests:
 
 
 class Tasks:
-    """What Hypercorn calls a task group: the requests of one connection, and the protocol's own task."""
+    """What Hypercorn calls a task group: the requests of one connection, and the protocol's own task. `belongs`: told
+    whose each request is.
+    """
 
-    def __init__(self, nursery: trio.Nursery, requests: Requests, on_bug: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        requests: Requests,
+        on_bug: Callable[[], None],
+        belongs: Callable[[Key], None],
+    ) -> None:
         self.requests = requests
+        self.belongs = belongs
         self.running = 0  # requests of this connection
         self._nursery = nursery
         self._on_bug = on_bug

@@ -6,7 +6,7 @@ answers, a topic its index), and they are read when somebody asks, in slices. Ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -140,9 +140,14 @@ class MetricsSnapshot:
 
 
 async def take_figures(
-    traffic: Traffic, port: PortCounts, runtime: Runtime | None, *, topics_max: int
+    traffic: Traffic,
+    port: PortCounts,
+    runtime: Runtime | None,
+    *,
+    topics_max: int,
+    sees: Callable[[str], bool],
 ) -> MetricsSnapshot:
-    """The numbers as they are now. `runtime`: None while the log is being recovered."""
+    """The numbers as they are now. `runtime`: None while the log is being recovered. `sees`: which topics count."""
     shown = MetricsSnapshot(traffic=traffic, port=attrs.evolve(port))
     if runtime is None:
         return shown
@@ -164,16 +169,23 @@ async def take_figures(
             rewritten_bytes=compactor.reclaimer.rewritten_bytes,
             freed_bytes=compactor.reclaimer.freed_bytes,
         )
-    return await with_topics(shown, runtime.engine.topic_figures(topics_max), topics_max)
+    return await with_topics(shown, runtime.engine.topic_figures(topics_max, sees), topics_max, sees)
 
 
 async def with_topics(
-    shown: MetricsSnapshot, figures: Iterator[tuple[Topic, int, QueueState | None]], topics_max: int
+    shown: MetricsSnapshot,
+    figures: Iterator[tuple[Topic, int, QueueState | None]],
+    topics_max: int,
+    sees: Callable[[str], bool],
 ) -> MetricsSnapshot:
     rows: list[TopicRow] = []
     queues: list[QueueRow] = []
     count = records = size = 0
     for topic, durable_seq, queue in figures:
+        if shown.tiers.add(topic):
+            await trio.lowlevel.checkpoint()
+        if not sees(topic.name):
+            continue
         index = topic.index
         count += 1
         records += index.live_count
@@ -182,8 +194,6 @@ async def with_topics(
             rows.append(_topic_row(topic, durable_seq))
             if queue is not None:
                 queues.append(_queue_row(topic, queue))
-        if shown.tiers.add(topic):
-            await trio.lowlevel.checkpoint()
     shown = attrs.evolve(shown, topics=rows, queues=queues)
     return attrs.evolve(shown, topic_count=count, record_count=records, record_bytes=size)
 

@@ -145,9 +145,11 @@ class Metrics:
         """Of an answer that was waited for. A clock that stepped back counts as 0."""
         self._deliveries.observe(max(seconds, 0.0))
 
-    async def take(self, traffic: Traffic, runtime: Runtime | None) -> MetricsSnapshot:
-        """The numbers as they are now. `runtime`: None while the log is being recovered."""
-        return await take_figures(traffic, self.port, runtime, topics_max=self._topics_max)
+    async def take(
+        self, traffic: Traffic, runtime: Runtime | None, sees: Callable[[str], bool] = bool
+    ) -> MetricsSnapshot:
+        """The numbers as they are now. `runtime`: None while the log is being recovered. `sees`: which topics count."""
+        return await take_figures(traffic, self.port, runtime, topics_max=self._topics_max, sees=sees)
 
     def text(self, taken: MetricsSnapshot) -> bytes:
         """The page for Prometheus, of TEXT_TYPE."""

@@ -5,8 +5,7 @@ link                the connection as bytes, and how long its peer is waited for
 receiving, watch    what came and is not taken yet; reading ahead while a handler waits
 sending, streaming  answers on their way; those that are not held
 head, chunks, answers   HTTP/1.1 as bytes, without any of it being read or sent
-websocket           a connection that has become one: messages in, messages out
-handshake           the request that asks for one
+handshake, websocket    a request for one, accepted; a connection that has become one: messages in, messages out
 text_frames         messages that are one frame, read and made the short way
 edges               sockets, and TLS over one
 patience            how long a peer is waited for: the phases of a connection, and the bounds on slowness in

@@ -8,6 +8,9 @@ knows where the next request begins.
 Between requests a connection may go on with another protocol, which gets the edge and every byte that was not served:
 HTTP/2 by its preface, Hypercorn's HTTP/1.1 for a path that has no route. A request to upgrade counts where the
 route has an upgrade: the connection goes on as a WebSocket.
+
+A connection is its last key's. When that is revoked it ends: at once if it is idle, behind its answer if that is there
+soon, and whatever it does after `REVOKED_GRACE_S`.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from topics.kernel.errors import Code, Rejected
 from topics.server.api.edge import Edge
 from topics.server.api.message import Answer, PeerGone
 from topics.server.api.site import Admitted, Site
+from topics.server.auth.keys import Key
 from topics.server.wire.answers import CONTINUE, AnswerWriter
 from topics.server.wire.chunks import ChunkReader
 from topics.server.wire.handshake import accepted
@@ -34,6 +38,7 @@ from topics.server.wire.streaming import send_stream
 from topics.server.wire.websocket import WebSocket
 
 HTTP2_PREFACE_HEAD: Final = b"PRI * HTTP/2.0\r\n\r\n"
+REVOKED_GRACE_S: Final = 0.5
 _REMEMBERED_MAX: Final = 4096  # bytes of a head: ten thousand idle connections keep one each
 
 _Protocol = Callable[[Edge, bytes], Awaitable[None]]  # serves the connection to its end, unread bytes first
@@ -64,6 +69,8 @@ class WireConnection:
         self._link = PeerLink(edge, site, self.options)
         self._requests = 0
         self._socket: WebSocket | None = None
+        self._key: Key | None = None
+        self._tasks: trio.Nursery
         self._writer = AnswerWriter(self.options.now_s)
         self._last: tuple[bytes, WireHead] | None = None  # a head that was served here
         self._body: bytes | None = None  # of the present request, from when it is there until it is served
@@ -82,10 +89,10 @@ class WireConnection:
 
     async def serve(self) -> None:
         """Until the connection ends, which closes the edge. Nothing that a peer or a handler does is raised."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._link.end_idle)
+        async with trio.open_nursery() as self._tasks:
+            self._tasks.start_soon(self._link.end_idle)
             await self._serve_guarded()
-            nursery.cancel_scope.cancel()
+            self._tasks.cancel_scope.cancel()
 
     async def _serve_guarded(self) -> None:
         try:
@@ -98,7 +105,28 @@ class WireConnection:
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             await self._broken(bug)
         finally:
+            if self._key is not None:
+                self._key.unbind(self._end_revoked)
             await self._link.close()
+
+    def _belong_to(self, key: Key) -> None:
+        if self._key is not None:
+            self._key.unbind(self._end_revoked)
+        self._key = key
+        key.bind(self._end_revoked)
+
+    def _end_revoked(self) -> None:
+        """Its key is none any more."""
+        if self._socket is not None:
+            self._socket.revoke()
+        else:
+            self.end_if_idle()
+        self._tasks.start_soon(self._force)
+
+    async def _force(self) -> None:
+        await trio.sleep(REVOKED_GRACE_S)
+        with trio.move_on_after(0):
+            await self._link.edge.aclose()
 
     # Requests.
 
@@ -143,11 +171,19 @@ class WireConnection:
         """One request whose head is read. False if the connection ends with it."""
         try:
             admitted = self.site.admit(wire.head)
+            if admitted.key is not self._key:
+                self._belong_to(admitted.key)
             if admitted.route.upgrade == wire.upgrade and wire.head.method == b"GET":
-                self._socket = WebSocket(self._link, self.site, accepted(text, self.site.options.limits))
-                await self._socket.serve()
+                await self._serve_socket(admitted, text)
                 return False
-            self._body = await self._read_body(wire, admitted)
+            try:
+                self._body = await self._read_body(wire, admitted)
+                if self._body is None:
+                    return False
+                self._link.enter_unbounded(Phase.BUSY)
+                answer = await self.site.answer(admitted, self._take_body(), self._link)
+            finally:
+                admitted.end()
         except Rejected as refused:
             self._body = None
             answer = self.site.refuse(refused)
@@ -155,10 +191,6 @@ class WireConnection:
                 await self._end(answer, without_body=wire.head.method == b"HEAD")
                 return False
             return await self._go_on(self._gather(answer, wire))
-        if self._body is None:
-            return False
-        self._link.enter_unbounded(Phase.BUSY)
-        answer = await self.site.answer(admitted, self._take_body(), self._link)
         self._link.held.release()
         if not isinstance(answer.body, bytes):
             await send_stream(self._link, self._writer, answer, answer.body, wire)
@@ -166,6 +198,18 @@ class WireConnection:
         closes = self._gather(answer, wire)
         del answer  # what is gathered is all of it that is held
         return await self._go_on(closes)
+
+    async def _serve_socket(self, admitted: Admitted, text: bytes) -> None:
+        """To its end, as a stream of its key. Raises `Rejected` before it has begun."""
+        key = admitted.key
+        admitted.end()
+        protocol = accepted(text, self.site.options.limits)
+        key.begin_stream()
+        try:
+            self._socket = WebSocket(self._link, self.site, protocol, key)
+            await self._socket.serve()
+        finally:
+            key.end_stream()
 
     async def _read_head(self) -> bytes | None:
         """The next head; None if the peer has ended."""
@@ -262,7 +306,12 @@ class WireConnection:
 
     def _gather(self, answer: Answer, wire: WireHead) -> bool:
         """Put the answer behind those before it. True if it is the last."""
-        closes = not wire.keeps or answer.closes or self.site.draining
+        closes = (
+            not wire.keeps
+            or answer.closes
+            or self.site.draining
+            or (self._key is not None and self._key.revoked)
+        )
         without_body = wire.head.method == b"HEAD"
         self._link.outgoing.pieces += self._writer.pieces(
             answer, without_body=without_body, closes=closes, old=wire.old

@@ -1,11 +1,11 @@
-"""A request that asks for a WebSocket, and whether it is one (RFC 6455 4.2)."""
+"""A request to go on as a WebSocket, accepted or refused (RFC 6455 4). `websockets` knows what one looks like."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from websockets.exceptions import InvalidHandshake, InvalidHeaderValue
+from websockets.exceptions import InvalidHandshake, InvalidHeader, InvalidHeaderValue
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
@@ -35,7 +35,11 @@ def accepted(text: bytes, limits: Limits) -> ServerProtocol:
         raise Rejected(
             Code.UPGRADE_REQUIRED, f"sec-websocket-version: 13 is spoken here, not {str(why.value)[:40]!r}"
         )
-    what = str(why) if isinstance(why, InvalidHandshake) else "its head cannot be read"
+    what = "its head cannot be read"
+    if isinstance(why, InvalidHeader) and why.name.lower() == "sec-websocket-protocol":
+        what = f"{why.name} cannot be read"  # and is not told: a key may be in it
+    elif isinstance(why, InvalidHandshake):
+        what = str(why)
     raise invalid("upgrade", f"this is no request for a WebSocket: {what}")
 
 

@@ -30,10 +30,12 @@ from websockets.server import ServerProtocol
 from topics.embed.aio.hands import Work
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.limits import KIB, MIB
+from topics.server.api.authorise import unauthorized
 from topics.server.api.bodies.pieces import check_utf8
 from topics.server.api.ops import OpCall
 from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX
 from topics.server.api.site import Site
+from topics.server.auth.keys import Key
 from topics.server.wire.link import PeerLink
 from topics.server.wire.patience import Phase
 from topics.server.wire.text_frames import lone_text, text_frame
@@ -51,7 +53,8 @@ _KEPT_BYTES: Final = 1 * KIB  # on the account, from one command to the next
 class WebSocket:
     """The connection, from the acceptance on. As `Session` it is what the ops know."""
 
-    def __init__(self, link: PeerLink, site: Site, protocol: ServerProtocol) -> None:
+    def __init__(self, link: PeerLink, site: Site, protocol: ServerProtocol, key: Key) -> None:
+        self.key = key
         self._link = link
         self._site = site
         self._protocol = protocol
@@ -111,6 +114,14 @@ class WebSocket:
         """The server drains: what is under way is answered, then the connection is closed."""
         self._end(CloseCode.GOING_AWAY, "the server is shutting down")
 
+    def revoke(self) -> None:
+        """Its key is none any more: claims wait no longer, what is under way is answered, then it is closed."""
+        self._end(CloseCode.POLICY_VIOLATION, "the key was revoked")
+        self._leave_claims()
+        for call in list(self.claims):
+            del self.claims[call]
+            call.refuse(unauthorized(given=True))
+
     async def serve(self) -> None:
         """Until either side has closed, or is gone. Raises nothing."""
         self._site.counts["websocket", 101] += 1
@@ -126,8 +137,7 @@ class WebSocket:
                         await self._close()
                     self._tasks.cancel_scope.cancel()
                 finally:
-                    for leave in list(self.claims.values()):
-                        leave()
+                    self._leave_claims()
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._link.linger()
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
@@ -137,6 +147,10 @@ class WebSocket:
                 call.dropped()
             for give_back in reversed(self._at_end):
                 give_back()
+
+    def _leave_claims(self) -> None:
+        for leave in list(self.claims.values()):
+            leave()
 
     async def _receive(self) -> None:
         """Commands take effect as they come, until somebody closes."""

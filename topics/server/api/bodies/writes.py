@@ -43,10 +43,11 @@ _PRIORITY_MAX: Final = 9
 
 
 class WriteWish(msgspec.Struct, frozen=True, eq=False):
-    """`ignored`: names in the body that nobody knows."""
+    """`gives_config`: of a topic, should it create one. `ignored`: names in the body that nobody knows."""
 
     command: Append
     return_seqs: bool
+    gives_config: bool
     ignored: Sequence[str] = ()
 
 
@@ -95,7 +96,8 @@ def decode_write(
     check_sizes(columns, limits)
     head = write.expected_head
     config = DEFAULT_CONFIG
-    if write.config is not NO_CONFIG and bytes(write.config) != b"null":
+    gives_config = write.config is not NO_CONFIG and bytes(write.config) != b"null"
+    if gives_config:
         config = decode_config(bytes(write.config), limits, field="config")
     elif limits.record_bytes != DEFAULT_CONFIG.max_record_bytes:
         config = parse_config({}, record_bytes_max=limits.record_bytes)
@@ -107,7 +109,7 @@ def decode_write(
         create=auto_create if write.create is None else write.create,
         config=config,
     )
-    return WriteWish(command, write.return_seqs is not False, ignored)
+    return WriteWish(command, write.return_seqs is not False, gives_config, ignored)
 
 
 def decode_config(text: bytes, limits: Limits, *, field: str) -> TopicConfig:

@@ -10,6 +10,7 @@ from topics.server.api import schemas as s
 from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer, Sized
 from topics.server.api.routes import WRITE_ERRORS, Route
+from topics.server.auth.scopes import Names
 from topics.server.runtime.backup import begin_backup
 
 _TAR: Final = "application/x-tar"
@@ -42,12 +43,13 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
 ROUTES: Final = (
     Route(
         name="checkpoint", method=b"POST", path="/v0/admin/checkpoint", handler=checkpoint, scope="admin",
-        tag="operations", summary="Take a checkpoint now",
+        names=Names.SERVER, tag="operations", summary="Take a checkpoint now",
         text="Happens by itself when enough was written. A start after it has less to read.",
         answers={200: ("Taken", "Checkpoint")}, errors=WRITE_ERRORS,
     ),
     Route(
-        name="backup", method=b"POST", path="/v0/admin/backup", handler=backup, scope="admin", tag="operations",
+        name="backup", method=b"POST", path="/v0/admin/backup", handler=backup, scope="admin",
+        names=Names.SERVER, tag="operations",
         summary="A backup of the store as it is now, as a tar archive",
         text="Consistent at one moment, taken while the server serves. Unpacked, it is a data directory. Shorter than"
         " its `Content-Length`, it is none. Whoever takes it too slowly is let go of.",

@@ -254,9 +254,9 @@ async def redrive_records(call: HandlerCall) -> Answer:
     """Put dead letters back as fresh jobs."""
     name, limits = call.topic(), call.site.options.limits
     asked, ignored = await call.decoded(partial(_redrive.decode, call.body))
-    reply = await call.runtime.submit(
-        redrive_command(name, asked.source, asked.seqs, asked.limit or 0, limits)
-    )
+    call.key.check_name(asked.source, field="source")
+    command = redrive_command(name, asked.source, asked.seqs, asked.limit or 0, limits)
+    reply = await call.runtime.submit(command)
     assert isinstance(reply, Redriven)
     fields = {"topic": reply.topic, "source": reply.source, "redriven": reply.seqs, "count": len(reply.seqs)}
     return call.ok(fields | ({"ignored": ignored} if ignored else {}))
@@ -392,7 +392,7 @@ ROUTES: Final = (
     ),
     Route(
         name="redrive_records", method=b"POST", path=f"{_PATH}/redrive", handler=redrive_records, scope="admin",
-        tag="jobs", summary="Put dead letters back as fresh jobs",
+        tag="jobs", body_names=("source",), summary="Put dead letters back as fresh jobs",
         text="Any record of `source` that nobody has on lease. It keeps its priority and `meta`, and starts afresh.",
         body=Body.REQUIRED, request="Redrive", answers={200: ("On their way", "Redriven")},
         errors=(*_OF_QUEUES, Code.BATCH_TOO_LARGE, *WRITE_ERRORS),

@@ -14,6 +14,7 @@ from topics.calls.intake import key_bytes
 from topics.engine.commands import DeleteRecords
 from topics.engine.replies import Appended, RecordsDeleted, Reply
 from topics.kernel.checks import seq_number
+from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code
 from topics.kernel.limits import Limits
 from topics.log.reads.match import Match, parse_match
@@ -26,9 +27,12 @@ from topics.server.api.message import Answer
 from topics.server.api.ops import Op, OpCall
 from topics.server.api.resources.state import ServerState
 from topics.server.api.routes import WRITE_ERRORS, Body, Route
+from topics.server.auth.keys import Key
+from topics.server.auth.scopes import Scope
 from topics.store.writer import BatchTiming
 
 _PERFORMANCE: Final = b',"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
+_ADMIN: Final = frozenset({Scope.ADMIN})
 _BOOL: Final = (b"false", b"true")
 
 
@@ -36,7 +40,7 @@ async def write_records(call: HandlerCall) -> Answer:
     """Append records, all or nothing."""
     name = call.topic()
     return_seqs = call.flag("return_seqs", default=True)
-    wish = await decoded_write(call.site, name, call.body, BODY)
+    wish = await decoded_write(call.site, name, call.body, BODY, call.key)
     call.body = b""  # it is decoded: nobody holds it while the write waits
     command = wish.command
     header = call.head.headers.get(b"idempotency-key")
@@ -50,7 +54,7 @@ async def write_records(call: HandlerCall) -> Answer:
 
 async def publish(call: OpCall) -> None:
     """Append records, all or nothing, over a WebSocket."""
-    wish = await decoded_write(call.site, call.topic(), call.text, MESSAGE)
+    wish = await decoded_write(call.site, call.topic(), call.text, MESSAGE, call.session.key)
     call.text = b""  # as above
     runtime = call.runtime
 
@@ -61,8 +65,8 @@ async def publish(call: OpCall) -> None:
     await call.submit(await runtime.compressed(wish.command), fields)
 
 
-async def decoded_write(site: ServerState, topic: str, text: bytes, forms: WriteForms) -> WriteWish:
-    """A write as it is asked for, decoded in a thread if it is large. Raises `Rejected`."""
+async def decoded_write(site: ServerState, topic: str, text: bytes, forms: WriteForms, key: Key) -> WriteWish:
+    """A write as it is asked for, decoded in a thread if it is large, that `key` may ask for. Raises `Rejected`."""
     options = site.options
     decode = partial(
         decode_write,
@@ -73,7 +77,17 @@ async def decoded_write(site: ServerState, topic: str, text: bytes, forms: Write
         known=site.labels,
         forms=forms,
     )
-    return await site.decoded(len(text), decode)
+    wish = await site.decoded(len(text), decode)
+    if wish.gives_config:
+        key.check_scopes(_ADMIN, "a config in a write")
+        check_dead_letter(key, wish.command.config, field="config.dead_letter")
+    return wish
+
+
+def check_dead_letter(key: Key, config: TopicConfig, *, field: str) -> None:
+    """A config names a topic of its own. Raises `Rejected(forbidden)`."""
+    if config.dead_letter is not None:
+        key.check_name(config.dead_letter, field=field)
 
 
 def written_json(
@@ -202,11 +216,14 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
     ),
 }  # fmt: skip
 
-OPS: Final = (Op(name="publish", answer="ack", scope="write", take=publish),)
+OPS: Final = (
+    Op(name="publish", answer="ack", scope="write", take=publish, body_names=("config.dead_letter",)),
+)
 _PATH: Final = "/v0/topics/{topic}"
 ROUTES: Final = (
     Route(
         name="write_records", method=b"POST", path=_PATH, handler=write_records, scope="write",
+        body_names=("config.dead_letter",),
         summary="Append records, all or nothing",
         text="Answered when the topic's class says: `fsync` after the sync that covers it, `disk` and `memory` when the"
         " operating system has it. A retry with the same `idempotency_key` (in the body, or in the header"

@@ -19,6 +19,7 @@ from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
 from topics.server.api.ops import Op, OpCall
 from topics.server.api.routes import Route
+from topics.server.auth.scopes import Names
 
 
 async def websocket(call: HandlerCall) -> Answer:
@@ -46,11 +47,12 @@ async def ping(call: OpCall) -> None:
     call.answer(lambda: msgspec.json.encode(fields))
 
 
-OPS: Final = (Op(name="ping", answer="pong", scope=None, take=ping),)
+OPS: Final = (Op(name="ping", answer="pong", scope="any", names=Names.NONE, take=ping),)
 SCHEMAS: Final[Mapping[str, s.Schema]] = {}
 ROUTES: Final = (
     Route(
-        name="websocket", method=b"GET", path="/v0/ws", handler=websocket, scope=None, upgrade=b"websocket",
+        name="websocket", method=b"GET", path="/v0/ws", handler=websocket, scope="any", names=Names.NONE,
+        upgrade=b"websocket",
         summary="A WebSocket: commands and their answers as JSON messages",
         text="A message is a JSON object in a text frame. Its `op` says what is asked: `ping`, answered by `pong`;"
         " `publish`, a body of `POST /v0/topics/{topic}` with `topic` beside it, answered by `ack` with the answer of"

@@ -16,6 +16,7 @@ from topics.kernel.limits import KIB, Limits
 from topics.server.api.bodies.known import KnownLabels
 from topics.server.api.memory import MemoryAccount
 from topics.server.api.origins import Origins
+from topics.server.auth.keys import Keys
 from topics.server.runtime.figures import Traffic
 from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
 
@@ -39,13 +40,15 @@ class SiteOptions:
     head_bytes_max: int = 32 * 1024
     head_fields_max: int = 100
     metric_topics_max: int = METRIC_TOPICS_MAX
+    probe_auth: bool = False
 
 
 class ServerState:
     """`describe`: the API as an OpenAPI document."""
 
-    def __init__(self, options: SiteOptions, describe: Callable[[], bytes]) -> None:
+    def __init__(self, options: SiteOptions, describe: Callable[[], bytes], keys: Keys) -> None:
         self.options = options
+        self.keys = keys
         self.describe = describe
         self.started = time.monotonic()
         self.progress = 0.0  # of recovery, 0 to 1

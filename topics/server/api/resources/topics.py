@@ -19,7 +19,9 @@ from topics.server.api import schemas as s
 from topics.server.api.bodies.writes import decode_put
 from topics.server.api.call import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, HandlerCall, text_of
 from topics.server.api.message import Answer
+from topics.server.api.resources.records import check_dead_letter
 from topics.server.api.routes import WRITE_ERRORS, Body, Route
+from topics.server.auth.scopes import Names
 
 _SLICE: Final = 50  # topics of a list between two checkpoints: about a millisecond
 
@@ -38,6 +40,7 @@ async def patch_topic(call: HandlerCall) -> Answer:
 
 async def _put(call: HandlerCall, name: str, mode: PutMode) -> Answer:
     command = await call.decoded(partial(decode_put, name, call.body, call.site.options.limits, mode=mode))
+    check_dead_letter(call.key, command.config, field="dead_letter")
     runtime = call.runtime
     await runtime.let_time_pass(name)
     reply = await runtime.submit(command)
@@ -72,7 +75,9 @@ async def list_topics(call: HandlerCall) -> Answer:
     size = call.number("page_size", default=PAGE_SIZE_DEFAULT, most=PAGE_SIZE_MAX)
     touch = call.flag("touch", default=False)
     runtime = call.runtime
-    names = runtime.engine.names(prefix, after, size + 1)
+    names: list[str] = []
+    for seen in call.key.ranges(prefix):
+        names += runtime.engine.names(seen, after, size + 1 - len(names))
     listed = []
     for i, name in enumerate(names[:size]):
         if i % _SLICE == _SLICE - 1:
@@ -245,6 +250,7 @@ _TOUCH: Final = s.flag_asked("Count this as a read: `last_read_ts` moves")
 ROUTES: Final = (
     Route(
         name="put_topic", method=b"PUT", path=_PATH, handler=put_topic, scope="admin", tag="topics",
+        body_names=("dead_letter",),
         summary="Create a topic, or replace its whole config",
         text="Fields left out have their defaults, also in a topic that had other values. A number out of range is"
         " clamped and echoed so. With `replace=false` a topic that is there is never changed: 200 if each field that"
@@ -256,6 +262,7 @@ ROUTES: Final = (
     ),
     Route(
         name="patch_topic", method=b"PATCH", path=_PATH, handler=patch_topic, scope="admin", tag="topics",
+        body_names=("dead_letter",),
         summary="Change fields of a topic's config", text="Fields left out stay as they are. Never creates.",
         body=Body.OPTIONAL, request="ConfigChanges", answers={200: ("It has this config now", "TopicPut")},
         errors=(Code.TOPIC_NOT_FOUND, Code.TOPIC_EXISTS_INCOMPATIBLE, *WRITE_ERRORS),
@@ -266,7 +273,8 @@ ROUTES: Final = (
         answers={200: ("The state", "TopicState")}, errors=(Code.TOPIC_NOT_FOUND,),
     ),
     Route(
-        name="list_topics", method=b"GET", path="/v0/topics", handler=list_topics, scope="read", tag="topics",
+        name="list_topics", method=b"GET", path="/v0/topics", handler=list_topics, scope="read", names=Names.SEEN,
+        tag="topics",
         summary="The topics, by name",
         query={
             "prefix": s.text("Names that begin so"),

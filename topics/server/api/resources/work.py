@@ -25,10 +25,9 @@ from topics.server.api.call import HandlerCall
 from topics.server.api.errors import error_fields
 from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Unbounded
-from topics.server.api.routes import Route
+from topics.server.api.routes import EVENTS, Route
 
 HEARTBEAT_S: Final = 15.0
-_EVENTS: Final = "text/event-stream"
 _RETRY: Final = b"retry: 2000\n\n"  # ms, before a browser connects again
 _HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
 
@@ -50,7 +49,7 @@ async def work(call: HandlerCall) -> Answer:
     name, limits = call.topic(), call.site.options.limits
     accept = call.head.headers.get(b"accept", b"*/*").lower()
     if not any(kind in accept for kind in (b"text/event-stream", b"text/*", b"*/*")):
-        raise Rejected(Code.NOT_ACCEPTABLE, f"accept: the jobs of a queue come as {_EVENTS}; accept that")
+        raise Rejected(Code.NOT_ACCEPTABLE, f"accept: the jobs of a queue come as {EVENTS}; accept that")
     if b"node" not in call.query:
         raise invalid("node", "is missing")
     command = work_of(
@@ -60,7 +59,7 @@ async def work(call: HandlerCall) -> Answer:
     )  # fmt: skip
     check_queue(call.runtime.engine, name)
     stream = JobStream(call.runtime, command, Share(call.site.answers), call.site.options.bytes_per_s)
-    return Answer(200, Unbounded(stream), content_type=_EVENTS.encode(), headers=_HEADERS)
+    return Answer(200, Unbounded(stream), content_type=EVENTS.encode(), headers=_HEADERS)
 
 
 class JobStream:
@@ -108,7 +107,7 @@ class JobStream:
 
 SCHEMAS: Final[Mapping[str, s.Schema]] = {
     "JobEvents": {
-        "type": "string", "contentMediaType": _EVENTS,
+        "type": "string", "contentMediaType": EVENTS,
         "description": "Events `job`: `id` the seq, `data` a `Job` and its `topic`. An event `error` is the last one:"
         " `code`, `message`, perhaps `detail`. Comments are signs of life",
     },
@@ -125,7 +124,7 @@ ROUTES: Final = (
             "max": s.count("Jobs at a time; 1 to 1000", default=1),
             "lease_ms": s.count("For how long; 100 to 86 400 000. As the queue says if not given"),
         },
-        answers={200: ("Jobs, one after another", "JobEvents")}, media=(_EVENTS,),
+        answers={200: ("Jobs, one after another", "JobEvents")}, media=(EVENTS,),
         errors=(Code.TOPIC_NOT_FOUND, Code.NOT_A_QUEUE, Code.NOT_ACCEPTABLE),
     ),
 )  # fmt: skip
