@@ -57,6 +57,8 @@ class ServerSettings:
     max_http2_requests: int = 10_000
     max_streams_per_key: int = STREAMS_MAX
     max_requests_per_key: int = REQUESTS_MAX
+    max_streams: int = 10_000
+    max_watch_sessions: int = 10_000
     max_metric_topics: int = 1000
     inline_write_bytes: int = INLINE_BYTES_MAX
     log_level: str = "info"

@@ -18,6 +18,7 @@ import msgspec
 
 from topics.embed.aio.hands import Work
 from topics.embed.aio.runtime import Runtime
+from topics.embed.aio.watcher import Pushing
 from topics.engine.commands import Command
 from topics.engine.replies import Reply
 from topics.engine.tickets import Ticket
@@ -40,11 +41,13 @@ def nothing_yet() -> bytes:
 
 class Session(Protocol):
     """A connection as its ops know it. `key`: whose it is. `works`: by queue, what it is pushed. `claims`: of each
-    command that claims and is not answered, what is called if the connection ends first.
+    command that claims and is not answered, what is called if the connection ends first. `watch`: the topics that it
+    watches.
     """
 
     key: Key
     works: dict[str, Work]
+    watch: Pushing | None
     claims: dict[OpCall, Callable[[], None]]
 
     def ready(self, call: OpCall) -> None:
@@ -110,6 +113,10 @@ class OpCall(msgspec.Struct, eq=False):
             Rejected: not_ready while the log is being recovered.
         """
         return self.site.ready_runtime()
+
+    @property
+    def has_topic(self) -> bool:
+        return self.topic_text is not ABSENT
 
     def topic(self) -> str:
         """The topic asked for.

@@ -204,12 +204,16 @@ class WireConnection:
         key = admitted.key
         admitted.end()
         protocol = accepted(text, self.site.options.limits)
-        key.begin_stream()
+        self.site.streams.take()
         try:
-            self._socket = WebSocket(self._link, self.site, protocol, key)
-            await self._socket.serve()
+            key.begin_stream()
+            try:
+                self._socket = WebSocket(self._link, self.site, protocol, key)
+                await self._socket.serve()
+            finally:
+                key.end_stream()
         finally:
-            key.end_stream()
+            self.site.streams.give()
 
     async def _read_head(self) -> bytes | None:
         """The next head; None if the peer has ended."""
