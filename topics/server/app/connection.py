@@ -33,13 +33,12 @@ from topics.server.api.edge import Edge
 from topics.server.app.http1 import Http1
 from topics.server.app.http2 import Http2
 from topics.server.app.tasks import Requests, Tasks
-from topics.server.auth.keys import Key
+from topics.server.auth.keys import REVOKED_GRACE_S, Key
 from topics.server.runtime.log import log
 
 SEND_S: Final = 75.0  # a peer that takes nothing for so long is gone
 LINGER_S: Final = 1.0
 LINGER_BYTES: Final = 64 * 1024
-REVOKED_GRACE_S: Final = 0.25  # for answers, and again for the client to end it
 _SLICE: Final = 1024
 
 
