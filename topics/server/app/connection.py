@@ -33,13 +33,12 @@ from topics.server.api.edge import Edge
 from topics.server.app.http1 import Http1
 from topics.server.app.http2 import Http2
 from topics.server.app.tasks import Requests, Tasks
-from topics.server.auth.keys import Key
+from topics.server.auth.keys import REVOKED_GRACE_S, Key
 from topics.server.runtime.log import log
 
 SEND_S: Final = 75.0  # a peer that takes nothing for so long is gone
 LINGER_S: Final = 1.0
 LINGER_BYTES: Final = 64 * 1024
-REVOKED_GRACE_S: Final = 0.25  # for answers, and again for the client to end it
 _SLICE: Final = 1024
 
 
@@ -69,7 +68,7 @@ class Http2Connection:
         self._sent_bytes = 0
         self._queued, self._sent = trio.lowlevel.ParkingLot(), trio.lowlevel.ParkingLot()
         self._sending = trio.CancelScope()
-        self._over = trio.Event()
+        self._over = trio.Event()  # nothing more comes of it
         self._reading: trio.CancelScope | None = None
         self._rests = True  # no request is being served
         self._rested_at = trio.current_time()
@@ -88,19 +87,22 @@ class Http2Connection:
                 state = ConnectionState({})
                 self._protocol = self._begin(tasks, state, self._secure, None, None, self._send)
                 try:
-                    await self._protocol.initiate()
-                    await self._read(unread)
-                except Exception as bug:  # noqa: BLE001 -- ends that connection only
-                    log.exception("app.connection_bug", exc_info=bug)
-                await self._protocol.handle(Closed())
-                await self._close()
-                self._sending.cancel()
-                self._over.set()
+                    await self._serve(unread)
+                finally:
+                    self._belong_to_nobody()
         finally:
-            for key in self._keys:
-                key.unbind(self._look_at_keys)
             with trio.move_on_after(0):
                 await self._edge.aclose()
+
+    async def _serve(self, unread: bytes) -> None:
+        try:
+            await self._protocol.initiate()
+            await self._read(unread)
+        except Exception as bug:  # noqa: BLE001 -- ends that connection only
+            log.exception("app.connection_bug", exc_info=bug)
+        await self._protocol.handle(Closed())
+        await self._close()
+        self._sending.cancel()
 
     def end_at_rest(self) -> None:
         """The server drains: end now, or behind the last answer."""
@@ -117,9 +119,15 @@ class Http2Connection:
     # Whose it is.
 
     def _belong_to(self, key: Key) -> None:
-        if key not in self._keys:
+        if key not in self._keys and not self._over.is_set():
             self._keys.add(key)
             key.bind(self._look_at_keys)
+
+    def _belong_to_nobody(self) -> None:
+        """It ends by itself, and takes no more tasks soon."""
+        self._over.set()
+        for key in self._keys:
+            key.unbind(self._look_at_keys)
 
     def _look_at_keys(self) -> None:
         """One of its keys was revoked."""

@@ -26,6 +26,7 @@ from topics.server.auth.scopes import ALL_SCOPES, Scopes
 
 STREAMS_MAX: Final = 1000
 REQUESTS_MAX: Final = 1000
+REVOKED_GRACE_S: Final = 0.25  # for answers under way; all is over within a second, on a busy machine, too
 
 
 @attrs.frozen(kw_only=True)

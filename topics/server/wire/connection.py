@@ -27,7 +27,7 @@ from topics.kernel.errors import Code, Rejected
 from topics.server.api.edge import Edge
 from topics.server.api.message import Answer, PeerGone
 from topics.server.api.site import Admitted, Site
-from topics.server.auth.keys import Key
+from topics.server.auth.keys import REVOKED_GRACE_S, Key
 from topics.server.wire.answers import CONTINUE, AnswerWriter
 from topics.server.wire.chunks import ChunkReader
 from topics.server.wire.handshake import accepted
@@ -38,7 +38,6 @@ from topics.server.wire.streaming import send_stream
 from topics.server.wire.websocket import WebSocket
 
 HTTP2_PREFACE_HEAD: Final = b"PRI * HTTP/2.0\r\n\r\n"
-REVOKED_GRACE_S: Final = 0.5
 _REMEMBERED_MAX: Final = 4096  # bytes of a head: ten thousand idle connections keep one each
 
 _Protocol = Callable[[Edge, bytes], Awaitable[None]]  # serves the connection to its end, unread bytes first
