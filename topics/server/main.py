@@ -104,7 +104,11 @@ async def main(settings: ServerSettings, options: StoreOptions, home: Home, told
         context = None
         if settings.certfile is not None and settings.keyfile is not None:
             context = server_context(settings.certfile, settings.keyfile)
-        caps = KeyCaps(streams=settings.max_streams_per_key, requests=settings.max_requests_per_key)
+        caps = KeyCaps(
+            streams=settings.max_streams_per_key,
+            requests=settings.max_requests_per_key,
+            sessions=settings.max_watch_sessions_per_key,
+        )
         site = make_site(settings, options, begin_keys(settings.api_keys, settings.api_keys_file, caps))
         hand_over = Http2HandOver(
             site,

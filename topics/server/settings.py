@@ -16,7 +16,7 @@ import attrs
 
 from topics.kernel.errors import invalid
 from topics.kernel.limits import INLINE_BYTES_MAX, KIB, MIB
-from topics.server.auth.keys import REQUESTS_MAX, STREAMS_MAX
+from topics.server.auth.keys import REQUESTS_MAX, SESSIONS_MAX, STREAMS_MAX
 from topics.server.auth.lines import KeyLine
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -57,6 +57,7 @@ class ServerSettings:
     max_http2_requests: int = 10_000
     max_streams_per_key: int = STREAMS_MAX
     max_requests_per_key: int = REQUESTS_MAX
+    max_watch_sessions_per_key: int = SESSIONS_MAX
     max_streams: int = 10_000
     max_watch_sessions: int = 10_000
     max_metric_topics: int = 1000

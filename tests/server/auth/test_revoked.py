@@ -294,3 +294,31 @@ async def test_a_socket_is_no_request_under_way(mock_clock):
     async with open_site(keys=two_keys(requests=1)) as site, socket_of(site, request=request) as (peer, _):
         assert (await peer.ask(op="ping"))["op"] == "pong"
         assert site.keys.find(b"mine").requests == 0
+
+
+@pytest.mark.rule("H2.23", "H9.5")
+async def test_a_watch_is_its_keys_and_ends_with_it(mock_clock):
+    async with place(sessions=1) as there:
+        mine, theirs = await there.client(), await there.client()
+        await send(mine, b"POST", b"/v0/watch", b'{"topics":{"t":{}}}', MINE)
+        wid = (await mine.answer()).json["wid"].encode()
+        await send(theirs, b"GET", b"/v0/watch/" + wid, b"", THEIRS)
+        assert (await theirs.answer()).status == 404
+        await send(mine, b"POST", b"/v0/watch", b'{"topics":{"t":{}}}', MINE)
+        refused = await mine.answer()
+        assert (refused.status, refused.error["detail"]) == (
+            429,
+            {"limit": "watch_sessions_per_key", "max": 1},
+        )
+
+        await send(mine, b"GET", b"/v0/watch/" + wid, b"", MINE)
+        await wait_all_tasks_blocked()
+        assert there.site.streams.taken == 1
+        there.revoke()
+        await pass_time(1)
+        assert there.ended(mine, theirs) == [True, False]
+        assert (there.site.streams.taken, there.site.watch_sessions.taken) == (0, 0)
+        there.site.keys.replace(parse_keys("mine,theirs"))
+        again = await there.client()
+        await send(again, b"GET", b"/v0/watch/" + wid, b"", MINE)
+        assert (await again.answer()).status == 404

@@ -36,6 +36,9 @@ NAMED = {
     ("write_records", "config.dead_letter"): {"records": [{"data": 1}], "config": {"dead_letter": OUTSIDE}},
     ("publish", "config.dead_letter"): {"records": [{"data": 1}], "config": {"dead_letter": OUTSIDE}},
     ("redrive_records", "source"): {"source": OUTSIDE},
+    ("begin_watch", "topics"): {"topics": {OUTSIDE: {}}},
+    ("subscribe", "topics"): {"topic": None, "topics": {OUTSIDE: {}}},
+    ("unsubscribe", "topics"): {"topic": None, "topics": [OUTSIDE]},
 }
 
 
@@ -173,7 +176,10 @@ async def test_names_in_messages_are_within_the_prefixes_too(mock_clock):
             async with socket_of(site, request=request) as (peer, _):
                 for op in TABLE.ops.values():
                     for field in op.body_names:
-                        said = await peer.ask(op=op.name, topic=WITHIN, **NAMED[op.name, field])
+                        fields = {"topic": WITHIN} | NAMED[op.name, field]
+                        said = await peer.ask(
+                            op=op.name, **{k: v for k, v in fields.items() if v is not None}
+                        )
                         assert (said.get("code") == "forbidden") == is_limited, (op.name, field, said)
 
 

@@ -136,6 +136,7 @@ _SERVER_ROWS: Final = (
     _server_setting("max_http2_requests", low=1, high=1_000_000),
     _server_setting("max_streams_per_key", low=0, high=1_000_000),
     _server_setting("max_requests_per_key", low=0, high=1_000_000),
+    _server_setting("max_watch_sessions_per_key", low=0, high=1_000_000),
     _server_setting("max_streams", low=0, high=1_000_000),
     _server_setting("max_watch_sessions", low=0, high=1_000_000),
     _server_setting("max_metric_topics", low=0, high=1_000_000),

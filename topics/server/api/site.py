@@ -127,7 +127,7 @@ class Site(ServerState):
             del body  # the call's now, to let go of
             answer = await route.handler(call)
             if isinstance(answer.body, Unbounded):
-                answer.body = Unbounded(KeyStream(answer.body.source, admitted.key))
+                answer.body = Unbounded(KeyStream(answer.body.source, admitted.key), answer.body.late)
         except TopicsError as error:
             answer = self.refused(error, performance=call.performance() if call is not None else _AT_ONCE)
         except PeerGone:

@@ -26,15 +26,19 @@ from topics.server.auth.scopes import ALL_SCOPES, Scopes
 
 STREAMS_MAX: Final = 1000
 REQUESTS_MAX: Final = 1000
+SESSIONS_MAX: Final = 1000
 REVOKED_GRACE_S: Final = 0.25  # for answers under way; all is over within a second, on a busy machine, too
 
 
 @attrs.frozen(kw_only=True)
 class KeyCaps:
-    """Bounds of each key; 0 for none. `streams`: streams of events and WebSockets; `requests`: those under way."""
+    """Bounds of each key; 0 for none. `streams`: streams of events and WebSockets; `requests`: those under way;
+    `sessions`: watches that have a stream or may get one.
+    """
 
     streams: int = STREAMS_MAX
     requests: int = REQUESTS_MAX
+    sessions: int = SESSIONS_MAX
 
 
 class Key:
@@ -43,11 +47,13 @@ class Key:
     __slots__ = (
         "_ends",
         "_requests_max",
+        "_sessions_max",
         "_streams_max",
         "prefixes",
         "requests",
         "revoked",
         "scopes",
+        "sessions",
         "streams",
     )
 
@@ -57,8 +63,10 @@ class Key:
         self.revoked = False
         self.requests = 0  # under way
         self.streams = 0
+        self.sessions = 0
         self._requests_max = caps.requests or sys.maxsize
         self._streams_max = caps.streams or sys.maxsize
+        self._sessions_max = caps.sessions or sys.maxsize
         self._ends: dict[Callable[[], None], None] = {}
 
     # What it may.
@@ -118,6 +126,16 @@ class Key:
         self.streams -= 1
         assert self.streams >= 0
 
+    def begin_session(self) -> None:
+        """A watch that has a stream or may get one. Pair with `end_session`. Raises `Rejected(throttled)`."""
+        if self.sessions >= self._sessions_max:
+            raise _too_many("watch_sessions", self._sessions_max)
+        self.sessions += 1
+
+    def end_session(self) -> None:
+        self.sessions -= 1
+        assert self.sessions >= 0
+
     # Its end.
 
     def bind(self, end: Callable[[], None]) -> None:
@@ -150,7 +168,7 @@ class Keys:
     """`lines`: None for auth off. `anybody`: the key of everybody then; `stranger`: of who has none and needs none."""
 
     def __init__(self, lines: Iterable[KeyLine] | None = None, caps: KeyCaps | None = None) -> None:
-        none = KeyCaps(streams=0, requests=0)
+        none = KeyCaps(streams=0, requests=0, sessions=0)
         self.is_on = lines is not None
         self.anybody: Final = Key(ALL_SCOPES, ANY_NAME, none)
         self.stranger: Final = Key(frozenset(), (), none)

@@ -38,6 +38,7 @@ from topics.server.api.routes import Body, Route
 from topics.server.api.watching.frames import record_event
 from topics.server.api.watching.sessions import SESSION_TTL_MS
 from topics.server.api.watching.stream import WatchStream
+from topics.server.auth.scopes import Names
 
 
 class StartIn(msgspec.Struct, gc=False):
@@ -232,9 +233,11 @@ async def begin_watch(call: HandlerCall) -> Answer:
     """A session, which waits for its stream."""
     request = await call.decoded(partial(decode_watch, call.body, call.site.options.limits))
     lenient = call.flag("lenient", default=False)
+    for name in request.starts:
+        call.key.check_name(name, field="topics")
     states = find_topics(call.runtime.engine, request.starts, lenient=lenient)
     subscriptions = [subscription_of(request, state, record_event) for state in states.values()]
-    session = call.site.watches().begin(subscriptions, heartbeat_s=request.heartbeat_ms / 1000)
+    session = call.site.watches().begin(call.key, subscriptions, heartbeat_s=request.heartbeat_ms / 1000)
     fields: dict[str, Any] = {
         "wid": session.wid,
         "stream_url": f"/v0/watch/{session.wid}",
@@ -250,7 +253,7 @@ async def stream_watch(call: HandlerCall) -> Answer:
     site = call.site
     stream = WatchStream(
         call.runtime,
-        site.watches().find(text_of("wid", call.params[0])),
+        site.watches().find(text_of("wid", call.params[0]), call.key),
         last_id=call.head.headers.get(b"last-event-id", b""),
         slots=site.streams,
         room=Share(site.answers),
@@ -302,6 +305,7 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
 ROUTES: Final = (
     Route(
         name="begin_watch", method=b"POST", path="/v0/watch", handler=begin_watch, scope="read",
+        names=Names.NONE, body_names=("topics",),
         summary="Watch topics: a session, whose events are a stream",
         text="The session keeps how far the stream has come in each topic, so a client that is cut off asks for the"
         " stream again and misses nothing.",
@@ -311,6 +315,7 @@ ROUTES: Final = (
     ),
     Route(
         name="stream_watch", method=b"GET", path="/v0/watch/{wid}", handler=stream_watch, scope="read",
+        names=Names.NONE,
         summary="The events of a watch, as server-sent events",
         text="Begins where the last stream of the session ended, or where `Last-Event-ID` says, if that is not further."
         " A second stream of a session ends the first.",

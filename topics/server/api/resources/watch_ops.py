@@ -60,6 +60,8 @@ async def subscribe(call: OpCall) -> None:
     """Watch these, too; one that is watched already, from now on like this."""
     limits, session = call.site.options.limits, call.session
     request, lenient = await call.site.decoded(call.size, partial(_request_of, call, limits))
+    for name in request.starts:
+        session.key.check_name(name, field="topics")
     states = find_topics(call.runtime.engine, request.starts, lenient=lenient)
     watch = session.watch
     if watch is None:
@@ -108,6 +110,8 @@ async def unsubscribe(call: OpCall) -> None:
         raise invalid("topics", "give one of topic and topics")
     watch = call.session.watch
     names = [call.topic()] if asked.topics is None else asked.topics
+    for name in names:
+        call.session.key.check_name(name, field="topics")
     gone = [name for name in names if watch is not None and await watch.unsubscribe(name)]
     fields: dict[str, Any] = {"topics": gone} | ({"ignored": ignored} if ignored else {})
     call.answer(lambda: msgspec.json.encode(fields))
@@ -139,6 +143,6 @@ def _record_message(plan: DiffPlan, records: bytes) -> bytes:
 
 
 OPS: Final = (
-    Op(name="subscribe", answer="subscribed", scope="read", take=subscribe),
-    Op(name="unsubscribe", answer="unsubscribed", scope="read", take=unsubscribe),
+    Op(name="subscribe", answer="subscribed", scope="read", take=subscribe, body_names=("topics",)),
+    Op(name="unsubscribe", answer="unsubscribed", scope="read", take=unsubscribe, body_names=("topics",)),
 )

@@ -24,6 +24,7 @@ from topics.kernel.errors import Code, Rejected
 from topics.kernel.ports import Entropy
 from topics.server.api.slots import Slots
 from topics.server.api.watching.frames import checkpoint_id, id_of, id_of_one, parse_id
+from topics.server.auth.keys import Key
 from topics.server.runtime.log import log
 
 SESSION_TTL_MS: Final = 300_000
@@ -51,23 +52,25 @@ class _Before:
 
 
 class WatchSession:
-    """A watch. `epochs`: of its topics, as they were when it began."""
+    """A watch. `key`: whose it is. `epochs`: of its topics, as they were when it began."""
 
     __slots__ = (
-        "_begun", "_sessions", "_trail", "_trail_from", "epochs", "gone", "heartbeat_s", "is_over", "number", "stream",
-        "subscriptions", "tick", "wid",
+        "_begun", "_sessions", "_trail", "_trail_from", "epochs", "gone", "heartbeat_s", "is_over", "key", "number",
+        "stream", "subscriptions", "tick", "wid",
     )  # fmt: skip
 
     def __init__(
         self,
         sessions: WatchSessions,
         wid: str,
+        key: Key,
         subscriptions: Mapping[str, Watched],
         epochs: Mapping[str, int],
         heartbeat_s: float,
     ) -> None:
         self._sessions = sessions
         self.wid = wid
+        self.key = key
         self.subscriptions = dict(subscriptions)
         self.gone: dict[str, Watched] = {}  # those whose end was told, unless a client says that it was not
         self.epochs = epochs
@@ -197,21 +200,27 @@ class WatchSessions:
         self._slots = slots
         self._by_wid: dict[str, WatchSession] = {}
 
-    def begin(self, subscriptions: Sequence[Watched], *, heartbeat_s: float) -> WatchSession:
-        """A new one, which waits for its stream. Raises `Rejected(throttled)`."""
-        self._slots.take()
+    def begin(self, key: Key, subscriptions: Sequence[Watched], *, heartbeat_s: float) -> WatchSession:
+        """A new one, which waits for its stream, and ends when its key is revoked. Raises `Rejected(throttled)`."""
+        key.begin_session()
+        try:
+            self._slots.take()
+        except Rejected:
+            key.end_session()
+            raise
         wid = "wid_" + urlsafe_b64encode(self._entropy.token(_WID_BYTES)).decode()
         assert wid not in self._by_wid
         by_topic = {one.topic: one for one in subscriptions}
         epochs = {one.topic: one.epoch for one in subscriptions}
-        session = self._by_wid[wid] = WatchSession(self, wid, by_topic, epochs, heartbeat_s)
+        session = self._by_wid[wid] = WatchSession(self, wid, key, by_topic, epochs, heartbeat_s)
         session.detach()
+        key.bind(session.end)
         return session
 
-    def find(self, wid: str) -> WatchSession:
-        """Raises `Rejected(not_found)`."""
+    def find(self, wid: str, key: Key) -> WatchSession:
+        """That of this key. Raises `Rejected(not_found)`: of another's nobody learns that it is there."""
         session = self._by_wid.get(wid)
-        if session is None:
+        if session is None or session.key is not key:
             raise Rejected(
                 Code.NOT_FOUND,
                 "wid: there is no such watch; it ends with the server, 300 s after its last stream, and with the"
@@ -221,4 +230,6 @@ class WatchSessions:
 
     def forget(self, session: WatchSession) -> None:
         del self._by_wid[session.wid]
+        session.key.unbind(session.end)
+        session.key.end_session()
         self._slots.give()
