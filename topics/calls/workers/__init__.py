@@ -2,7 +2,6 @@
 
 leases        when a lease is extended, and when it is lost
 desk          where jobs lie between who brings them and those who do them
-absence       a store that is away for a while
 claims        jobs of a store in this process, claimed
 async_worker  `AsyncWorker`: jobs done by tasks
 worker        `Worker`: jobs done by threads

@@ -13,6 +13,7 @@ from typing import Final, Generic, Self, TypeVar
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from topics.calls.absence import passes, pause_s
 from topics.calls.job_values import Claimant, LeasedRecord
 from topics.calls.jobs import Ack, Extend, Nack, Settle
 from topics.calls.topics import State
@@ -23,8 +24,6 @@ from topics.calls.workers.leases import (
     STOPPED,
     Leases,
     WorkerRules,
-    passes,
-    pause_s,
     reason_of,
     retry_ms,
 )
