@@ -17,6 +17,8 @@ workers wait for anything.
     producer        `Producer`: batches by a thread
     async_producer  `AsyncProducer`: batches by a task
     workers         who does the jobs of a queue
+    watching        topics as they grow, live
+    absence         a store that is away for a while
     retry           a request repeated as often as that is safe
     patience        when it is repeated, and for how long
     intake          a caller's values as columns of stored bytes

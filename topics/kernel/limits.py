@@ -111,6 +111,7 @@ class Limits:
     idempotency_key_chars: int = 256
     read_limit: int = 1000
     claim_limit: int = 1000
+    watch_topics: int = 256
     page_bytes_default: int = 1 * MIB
     page_bytes: int = 8 * MIB
     topics: int = 100_000

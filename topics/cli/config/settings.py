@@ -69,6 +69,7 @@ _LIMIT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "idempotency_key_chars": (1, U16_MAX // 4),
     "read_limit": (1, BATCH_FRAMES_MAX),
     "claim_limit": (1, PASS_JOBS_MAX),
+    "watch_topics": (1, U16_MAX),
     "page_bytes_default": (1, GIB),
     "page_bytes": (1, GIB),
     "topics": (0, U32_MAX),
