@@ -14,7 +14,7 @@ from tests.embed.conftest import OpenSim
 from tests.support.embedded import wait_until
 from topics.embed.readers import Readers, wait_for_news
 from topics.log.reads.diff import DiffQuery
-from topics.log.reads.waiting import News
+from topics.log.reads.waiting import News, news_since
 from topics.testing.clock import ManualClock
 
 PATIENCE_S = 20
@@ -48,7 +48,8 @@ class Waiting:
 
 def test_only_what_a_reader_at_the_head_can_see_wakes_him() -> None:
     readers = Readers()
-    event = readers.add("t")
+    event = threading.Event()
+    readers.add("t", event)
     readers.tell({"t": News.FLOORS | News.DURABLE, "u": News.RECORDS})
     assert not event.is_set()
     readers.tell({"t": News.RECORDS})
@@ -156,7 +157,7 @@ def test_what_comes_between_the_read_and_the_wait_is_news(store: topics.Store) -
     plan = store._opened.engine.plan_diff(DiffQuery(topic="t"))
     topic.put("in between")
 
-    assert wait_for_news(store._local, plan, time.monotonic() + PATIENCE_S)
+    assert wait_for_news(store._local, [news_since(plan)], time.monotonic() + PATIENCE_S)
 
 
 def test_many_wait_for_one(store: topics.Store) -> None:

@@ -10,6 +10,7 @@ jobs       jobs handed out: leased, fetched, and given back where nobody takes t
 claims     claims on their way to the engine: those that come before the next batch are served together
 hands      jobs pushed to whoever works on a queue: as many as he takes at a time
 hub        readers who wait for news of a topic: woken together, and what several of them ask for is read once
+async_rounds_feed  what a watch is told by a store in this process, to a task
 mover      orders of the engine carried out: records are read, in a thread, and appended to where they go
 events     what a runtime has to say of itself, to a log if there is one
 """
