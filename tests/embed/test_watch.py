@@ -1,4 +1,4 @@
-"""`watch` of a store in this process, in threads: what comes, in order; what is lost; how it ends, and where it goes on."""
+"""`watch` of a store in this process, in threads: what comes, what is lost, how it ends and where it goes on."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def test_where_it_begins_is_where_the_block_begins(store: topics.Store) -> None:
 def test_filters_and_what_is_left_out(store: topics.Store) -> None:
     topic = store.create("a")
     topic.put_many([
-        {"data": 1, "tag": "x", "node": "me"}, {"data": 2, "tag": "y"}, {"data": 3, "tag": "x", "meta": {"m": "1"}, "key": "k"},
+        {"data": 1, "tag": "x", "node": "me"}, {"data": 2, "tag": "y"},
+        {"data": 3, "tag": "x", "meta": {"m": "1"}, "key": "k"},
     ])  # fmt: skip
     topic.put(b"raw", tag="x", key="k")
     with store.watch("a", match="x", node="me", include_data=False, include_meta=False) as watch:

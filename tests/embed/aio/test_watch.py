@@ -86,9 +86,10 @@ async def test_it_ends_with_its_topic_by_another_task_and_with_its_store(tmp_pat
     ended: list[str] = []
 
     async def run(watch: topics.AsyncWatch, name: str) -> None:
+        nonlocal ended
         try:
             async for value in watch:
-                ended.append(f"{name} {type(value).__name__}")
+                ended += [f"{name} {type(value).__name__}"]
             ended.append(f"{name} ended")
         except topics.Rejected as refused:
             ended.append(f"{name} {refused.code}")

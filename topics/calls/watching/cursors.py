@@ -95,7 +95,7 @@ class Cursors:
         yield Tombstone(topic=topic, **attrs.asdict(gap, recurse=False))
 
     def caught_up(self, topic: str, *, head_seq: int, durable_seq: int) -> Iterator[WatchValue]:
-        """A connection that is new begins with one for each topic, which tells nothing if nothing came since the last."""
+        """Each stream begins with one of each topic, which tells nothing if nothing came since the last."""
         cursor = self._live(topic)
         if cursor is None:
             return
