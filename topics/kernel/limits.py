@@ -111,9 +111,9 @@ class Limits:
     idempotency_key_chars: int = 256
     read_limit: int = 1000
     claim_limit: int = 1000
-    watch_topics: int = 256
     page_bytes_default: int = 1 * MIB
     page_bytes: int = 8 * MIB
+    watch_topics: int = 256
     topics: int = 100_000
     tags_per_topic: int = 1_000_000
     wal_file_first: int = WAL_FILE_FIRST
