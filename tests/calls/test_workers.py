@@ -420,7 +420,7 @@ def test_a_sigterm_that_wakes_nobody_stops_a_worker_all_the_same(jobs: topics.Qu
     with jobs.store.worker(jobs.name, handle_signals=True) as worker:
 
         def handle(_job: topics.Job) -> None:
-            assert wait_until(lambda: sys._current_frames()[main].f_code.co_filename == threading.__file__)  # type: ignore[index]
+            assert wait_until(lambda: sys._current_frames()[main].f_code.co_filename == threading.__file__)  # type: ignore[index]  # it runs
             signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
         worker.run(handle)

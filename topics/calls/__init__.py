@@ -18,9 +18,8 @@ workers wait for anything.
     async_producer  `AsyncProducer`: batches by a task
     workers         who does the jobs of a queue
     watching        topics as they grow, live
-    absence         a store that is away for a while
     retry           a request repeated as often as that is safe
-    patience        when it is repeated, and for how long
+    patience        when it is repeated, and for how long; a store that is away
     intake          a caller's values as columns of stored bytes
     page            what a read gives
     messages        values as bodies of requests, answers as values

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import attrs
 
-from topics.calls.absence import Absence, pause_s
 from topics.calls.messages import MALFORMED
+from topics.calls.patience import Absence, pause_s
 from topics.calls.retry import Line, Request, Sleep
 from topics.calls.trouble import not_topics, told
 from topics.calls.watching.course import Begun, Watching

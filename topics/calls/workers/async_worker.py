@@ -13,10 +13,11 @@ from typing import Final, Generic, Self, TypeVar
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from topics.calls.absence import passes, pause_s
 from topics.calls.job_values import Claimant, LeasedRecord
 from topics.calls.jobs import Ack, Extend, Nack, Settle
+from topics.calls.patience import pause_s
 from topics.calls.topics import State
+from topics.calls.trouble import passes
 from topics.calls.workers.claims import AsyncCarrier
 from topics.calls.workers.desk import Desk, Supply
 from topics.calls.workers.leases import (

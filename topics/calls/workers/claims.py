@@ -11,10 +11,10 @@ from typing import Generic, Protocol, TypeVar, cast
 import anyio
 from anyio import to_thread
 
-from topics.calls.absence import Absence
 from topics.calls.call import Steps
 from topics.calls.job_values import Claimant, LeasedRecord
 from topics.calls.jobs import Claim, Settle
+from topics.calls.patience import Absence
 from topics.calls.workers.desk import Desk
 from topics.engine.replies import JobsSettled
 from topics.kernel.errors import TopicsError
