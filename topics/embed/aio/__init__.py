@@ -1,6 +1,7 @@
 """The engine driven by Trio: in a program of one's own by `open_trio`, and in the server (architecture 3 and 4).
 
 store      `open_trio` and `AsyncStore`: a data directory in a program on Trio
+async_rounds_feed  what a watch is told by a store in this process, to a task
 runtime    the engine driven by Trio: the one place that touches it
 shard      one shard on Trio: a task says which batch comes next, a thread does the system calls
 thread     a thread for system calls, one a shard (performance 4): never a pool's, never Python's work
@@ -10,7 +11,6 @@ jobs       jobs handed out: leased, fetched, and given back where nobody takes t
 claims     claims on their way to the engine: those that come before the next batch are served together
 hands      jobs pushed to whoever works on a queue: as many as he takes at a time
 hub        readers who wait for news of a topic: woken together, and what several of them ask for is read once
-async_rounds_feed  what a watch is told by a store in this process, to a task
 mover      orders of the engine carried out: records are read, in a thread, and appended to where they go
 events     what a runtime has to say of itself, to a log if there is one
 """
