@@ -39,6 +39,7 @@ GROUPS: Mapping[str, Callable[[Setting], Iterable[Figure]]] = {
     "b14": startup.figures,
     "b10": recovery.figures,
     "b11": memory.figures,
+    "b12": delivery.idle,
     "b13": growth.figures,
     "b9": commit.figures,
     "b1": serving.batches,

@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from ci.benchmarks.load import HOST, Result, topic_name
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
 LOOK_S = 0.001
 START_S = 60.0
@@ -163,10 +165,10 @@ def ask(port: int, method: str, path: str, body: object = None) -> dict[str, obj
         connection.close()
 
 
-def load(plan: msgspec.Struct, module: str = "ci.benchmarks.load") -> Result:
+def load(plan: msgspec.Struct, module: str = "ci.benchmarks.load", result: type[T] = Result) -> T:  # type: ignore[assignment]  # what a generator says unless told
     """The generator, in a process of its own."""
     command = [sys.executable, "-m", module, msgspec.json.encode(plan).decode()]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     if done.returncode:
         raise RuntimeError(f"the load generator failed: {done.stderr.decode(errors='replace')[-2000:]}")
-    return msgspec.json.decode(done.stdout, type=Result)
+    return msgspec.json.decode(done.stdout, type=result)

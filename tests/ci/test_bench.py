@@ -20,7 +20,7 @@ EXPECTED = {
     "b4": "B4 p50, topics / floor server",
     "b5": "B5 64 connections, topics / floor",
     "b6": "B6 diff verified from file",
-    "b7": "B7 write to long poll, 100 watchers, p50",
+    "b7": "B7 write to SSE, 100 watchers, p50",
     "b8": "B8 claim 100 + ack 100",
     "b8b": "B8b put + claim + ack by 100",
     "b8c": "B8c put to a waiting worker's handler, p50",
@@ -28,6 +28,7 @@ EXPECTED = {
     "b9": "B9 fsync/FULL, 1 thread: Raw / TEXT",
     "b10": "B10 SIGKILL to /v0/ready, topics serve",
     "b11": "B11 RssAnon above idle, a record",
+    "b12": "B12 RssAnon a connected watcher",
     "b13": "B13 recovery, 2 k to 4 k records",
     "b14": "B14 topics serve",
     "cold": "cold p99 of a write, beside / alone",
@@ -40,6 +41,8 @@ EXPECTED = {
 IDLE = (  # so little in 2 s that it may be none
     "B8c CPU of 1000 waiting workers, a second",
     "  mean, with the pings that each gets",
+    "B12 CPU of idle watchers, of a core",
+    "B12 RssAnon a connected watcher",
 )
 WITH_JAVA = ["spark"]  # tried in the lane of Spark
 

@@ -230,7 +230,7 @@ def test_a_read_examines_so_many_seqs_and_no_more(driver):
         driver.append(*[b"x"] * 10_000, tag=b"no")
     query = diff.DiffQuery(topic="t", match=parse_match("yes", tag_bytes_max=256))
     start = tombstone.classify(driver.topic().index, driver.topic().floors, 0, same_epoch=True)
-    scan, slices = diff._Scan(driver.topic(), query, 0, start), []
+    scan, slices = diff._Scan(driver.topic(), query, 0, start, driver.topic().index.head_seq), []
     while not scan.ended:
         slices.append(scan.cursor)
         scan.step()

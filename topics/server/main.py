@@ -250,9 +250,15 @@ class ServerRun:
     async def _keep(self, opened: Opened, *, task_status: trio.TaskStatus[Runtime]) -> None:
         """Storage: from here until the edge is gone."""
         threads = Threads(inline_bytes_max=self.settings.inline_write_bytes)
-        observe_sync = self.site.metrics.observe_sync
-        ended = "the server is shutting down; retry elsewhere or later"
-        runtime = Runtime(opened, observe_sync=observe_sync, threads=threads, log=log, ended=ended)
+        metrics = self.site.metrics
+        runtime = Runtime(
+            opened,
+            observe_sync=metrics.observe_sync,
+            observe_delivery=metrics.observe_delivery,
+            threads=threads,
+            log=log,
+            ended="the server is shutting down; retry elsewhere or later",
+        )
         async with runtime.running():
             task_status.started(runtime)
             await self._closing.wait()
@@ -313,6 +319,8 @@ def make_site(settings: ServerSettings, options: StoreOptions) -> Site:
             head_bytes_max=settings.max_head_bytes,
             head_fields_max=settings.max_head_fields,
             metric_topics_max=settings.max_metric_topics,
+            watch_sessions_max=settings.max_watch_sessions,
+            streams_max=settings.max_streams,
         ),
     )
 

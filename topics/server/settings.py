@@ -50,6 +50,8 @@ class ServerSettings:
     max_connections: int = 10_000
     max_http2_streams: int = 256
     max_http2_requests: int = 10_000
+    max_streams: int = 10_000
+    max_watch_sessions: int = 10_000
     max_metric_topics: int = 1000
     inline_write_bytes: int = INLINE_BYTES_MAX
     log_level: str = "info"

@@ -66,7 +66,7 @@ async def begun(
         ),
         cold=cold,
     )
-    runtime = Runtime(opened, threads=threads, log=log)
+    runtime = Runtime(opened, threads=threads, log=log, observe_delivery=site.metrics.observe_delivery)
     async with runtime.running():
         site.begin(runtime)
         yield runtime

@@ -130,6 +130,8 @@ _SERVER_ROWS: Final = (
     _server_setting("max_connections", low=1, high=1_000_000),
     _server_setting("max_http2_streams", low=1, high=10_000),
     _server_setting("max_http2_requests", low=1, high=1_000_000),
+    _server_setting("max_streams", low=0, high=1_000_000),
+    _server_setting("max_watch_sessions", low=0, high=1_000_000),
     _server_setting("max_metric_topics", low=0, high=1_000_000),
     _server_setting("inline_write_bytes", low=0, high=BATCH_BYTES_MAX),
     _server_setting("log_level", SettingKind.CHOICE, choices=LOG_LEVELS),

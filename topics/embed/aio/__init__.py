@@ -11,6 +11,9 @@ jobs       jobs handed out: leased, fetched, and given back where nobody takes t
 claims     claims on their way to the engine: those that come before the next batch are served together
 hands      jobs pushed to whoever works on a queue: as many as he takes at a time
 hub        readers who wait for news of a topic: woken together, and what several of them ask for is read once
+watcher    what a stream watches: topics, whose turn it is, what comes next of it
+wheel      times at which something is looked at, for any number of them: one task, one timer
+deliveries  how long what is waited for takes from its write until what is sent of it is made
 mover      orders of the engine carried out: records are read, in a thread, and appended to where they go
 events     what a runtime has to say of itself, to a log if there is one
 """

@@ -2,18 +2,41 @@
 
 Who stands at one cursor and asks for one form gets one page: the first of them to wake plans, reads and encodes it, and
 the others take it from the news that woke them all.
+
+A long poll waits in its task, once. A follower is told of all news until it leaves; while it waits it is an entry here,
+and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import trio
 
-from topics.log.reads.waiting import FOR_READERS, News
+from topics.log.reads.waiting import FOR_READERS, FOR_STRICT_READERS, News
 
 T = TypeVar("T")
+
+
+class Follower(Protocol):
+    """Who is told of all news of a topic. Neither call may raise, nor change who follows."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def is_strict(self) -> bool:
+        """It is given what is durable, so that is news to it."""
+        ...
+
+    def told(self, news: Subscribers) -> None:
+        """There is news, in common with all who are told of it."""
+        ...
+
+    def end(self) -> None:
+        """The server drains."""
+        ...
 
 
 class Subscribers:
@@ -55,8 +78,11 @@ class Hub:
 
     def __init__(self) -> None:
         self._waiting: dict[str, Subscribers] = {}
+        self._following: dict[str, dict[Follower, None]] = {}
+        self._strict: dict[str, dict[Follower, None]] = {}
         self.readers = 0
         self.told = 0
+        self.is_draining = False
 
     async def wait(self, topic: str) -> Subscribers:
         """Until a record of the topic is published, or it is deleted: what is common to all who waited for it."""
@@ -74,18 +100,43 @@ class Hub:
                 del self._waiting[topic]
         return subscribers
 
+    def follow(self, follower: Follower) -> None:
+        """From here on it is told of all news, until it leaves."""
+        table = self._strict if follower.is_strict else self._following
+        table.setdefault(follower.topic, {})[follower] = None
+
+    def leave(self, follower: Follower) -> None:
+        table = self._strict if follower.is_strict else self._following
+        others = table.get(follower.topic, {})
+        others.pop(follower, None)
+        if not others:
+            table.pop(follower.topic, None)
+
     def tell(self, news: Mapping[str, News]) -> None:
         self.told += 1
         for topic, kinds in news.items():
-            if topic in self._waiting and kinds & FOR_READERS:
-                self._waiting.pop(topic).come()
+            if (topic in self._waiting or topic in self._following) and kinds & FOR_READERS:
+                subscribers = self._waiting.pop(topic, None) or Subscribers()
+                subscribers.come()
+                for follower in self._following.get(topic, ()):
+                    follower.told(subscribers)
+            if topic in self._strict and kinds & FOR_STRICT_READERS:
+                subscribers = Subscribers()
+                for follower in self._strict[topic]:
+                    follower.told(subscribers)
 
     def tell_all(self) -> None:
-        """The server drains: nobody waits any longer."""
+        """The server drains: nobody waits any longer, and who comes to follow does so in vain."""
+        self.is_draining = True
         for subscribers in self._waiting.values():
             subscribers.come()
         self._waiting.clear()
+        for table in (self._following, self._strict):
+            for followers in table.values():
+                for follower in followers:
+                    follower.end()
 
     @property
     def topics(self) -> int:
-        return len(self._waiting)
+        """For which somebody waits, or which somebody follows."""
+        return len(self._waiting.keys() | self._following.keys() | self._strict.keys())

@@ -8,7 +8,7 @@ thread. A caller who is cancelled loses his answer, never his write.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final
@@ -19,6 +19,7 @@ import trio
 from topics.codec.log.frame import FrameView
 from topics.embed.aio.claims import Claims
 from topics.embed.aio.compactor import CompactorTask
+from topics.embed.aio.deliveries import Deliveries
 from topics.embed.aio.events import NOBODY, EventLog
 from topics.embed.aio.fetch import AnswerRoom, Fetcher, Form
 from topics.embed.aio.hands import Hands
@@ -27,6 +28,7 @@ from topics.embed.aio.jobs import JobDesk
 from topics.embed.aio.mover import MoverTask
 from topics.embed.aio.shard import ShardTask
 from topics.embed.aio.thread import Threads
+from topics.embed.aio.wheel import Wheel
 from topics.engine.commands import Append, Command, Release, Retire
 from topics.engine.replies import Appended, Reply
 from topics.engine.tickets import Stage, Ticket
@@ -41,14 +43,17 @@ from topics.store.opened import Opened
 from topics.store.writer import NOTHING_TOOK, BatchTiming
 
 Ended = Callable[[Ticket, BatchTiming], None]
+Read = tuple[DiffPlan, bytes, int]
+Shown = Callable[[DiffPlan, bytes], bytes]  # of a page and its records, a JSON array: what is sent of it
 _ROOM_TRIES: Final = 3
 LET_GO_BYTES: Final = 4096
 _ALARM_MIN_S: Final = 0.005
 
 
 class Runtime:
-    """A recovered store in use. `observe_sync`: of each fdatasync, in seconds. `log`: where it tells what happens.
-    `ended`: what is said to who comes when it is closing.
+    """A recovered store in use. `observe_sync`: of each fdatasync, in seconds. `observe_delivery`: from a write until
+    what is sent of it was made for who waited. `log`: where it tells what happens. `ended`: what is said to who comes
+    when it is closing.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class Runtime:
         opened: Opened,
         *,
         observe_sync: Callable[[float], None] | None = None,
+        observe_delivery: Callable[[float], None] | None = None,
         threads: Threads | None = None,
         log: EventLog = NOBODY,
         ended: str = "the store is closed; open it again",
@@ -66,6 +72,7 @@ class Runtime:
         self.opened = opened
         self.engine = opened.engine
         self.hub = Hub()
+        self.wheel = Wheel()
         self.claims = Claims(self)
         self.shards = [
             ShardTask(
@@ -90,6 +97,7 @@ class Runtime:
         self.closing = False
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
         self._fetcher = Fetcher(opened.reader, self.threads)
+        self.deliveries = Deliveries(self.engine, observe_delivery)
         self.jobs = JobDesk(self.engine, self._fetcher, self, self.claims, log)
         self.hands = Hands(self.engine, self.jobs)
         self._in_flight = 0
@@ -108,6 +116,7 @@ class Runtime:
                         keepers.start_soon(shard.keep_reserve)
                     keepers.start_soon(self._alarms)
                     keepers.start_soon(self.mover.run)
+                    keepers.start_soon(self.wheel.run)
                     if self.compactor is not None:
                         keepers.start_soon(self.compactor.run)
                     try:
@@ -205,7 +214,7 @@ class Runtime:
 
     async def read(
         self, query: DiffQuery, form: Form, room: AnswerRoom, subscribers: Subscribers | None = None
-    ) -> tuple[DiffPlan, bytes, int]:
+    ) -> Read:
         """Plan, fetch, assemble (architecture 3.5). The records come as a JSON array, which `room` holds from then on.
         With them: how often there had been news before it was planned (`Hub.told`), also by another reader.
 
@@ -215,16 +224,37 @@ class Runtime:
             Rejected: topic_not_found; throttled, if there is no room for what was to be read.
             Corrupt: the page would begin with a damaged record, or cannot be read.
         """
+        find = partial(self.page, query, form, room)
+        return await self.read_once((query, form), find, room, subscribers)
+
+    async def read_once(
+        self,
+        key: Hashable,
+        find: Callable[[], Awaitable[Read]],
+        room: AnswerRoom,
+        subscribers: Subscribers | None,
+    ) -> Read:
+        """What `find` gives, which is `page` in some form: of those who have the same news and key, by the first."""
         if subscribers is None:
-            plan, records, told = await self._page(query, form, room)
+            found = await find()
         else:
-            held, find = room.size, partial(self._page, query, form, room)
-            plan, records, told = await subscribers.once((query, form), find)
-            size = len(records) if plan.extents else 0
+            held = room.size
+            found = await subscribers.once(key, find)
+            size = len(found[1]) if found[0].extents else 0
             room.reserve(held + size - room.size)  # unless it was read for this one
-        if plan.gap is not None:
-            reason = plan.gap.reason.value
-            self.tombstones[reason] = self.tombstones.get(reason, 0) + 1
+        gap = found[0].gap
+        if gap is not None:
+            self.tombstones[gap.reason.value] = self.tombstones.get(gap.reason.value, 0) + 1
+        return found
+
+    async def page(self, query: DiffQuery, form: Form, room: AnswerRoom, shown: Shown | None = None) -> Read:
+        """As `read`, for one reader alone. `shown`: what is made of the records before they are held."""
+        await self.let_time_pass(query.topic)
+        told = self.hub.told
+        plan, records = await self._fetcher.page(self.engine, query, form=form, room=room)
+        if shown is not None and plan.seqs:
+            before, records = len(records), shown(plan, records)
+            room.settle(room.size + len(records) - before)
         return plan, records, told
 
     async def views(self, query: DiffQuery) -> tuple[DiffPlan, Sequence[FrameView]]:
@@ -242,12 +272,6 @@ class Runtime:
         return self.compactor, checkpointer
 
     # Inside.
-
-    async def _page(self, query: DiffQuery, form: Form, room: AnswerRoom) -> tuple[DiffPlan, bytes, int]:
-        await self.let_time_pass(query.topic)
-        told = self.hub.told
-        plan, records = await self._fetcher.page(self.engine, query, form=form, room=room)
-        return plan, records, told
 
     async def _submitted(self, command: Command, *, sync: bool = False) -> tuple[Reply, BatchTiming]:
         ticket, took = await self._proposed(command, sync=sync)

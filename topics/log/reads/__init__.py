@@ -7,4 +7,5 @@ match      the match language of deletes and read filters: `["tag","Eq","x"]`, `
 records    a read by seqs: those that are there, in ascending order, whatever lies between them
 tombstone  where a read starts, and whether it must be told of a loss first
 waiting    waiting for news of a topic: what there is, when a read goes on waiting, how its pages become one
+watching   a topic that is watched: how far what was made for its watcher reaches, and what he is told of it
 """

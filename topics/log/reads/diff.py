@@ -15,6 +15,7 @@ from typing import Final
 
 import attrs
 
+from topics.kernel.config import Durability
 from topics.kernel.limits import SCAN_SEQS_MAX, SCAN_SLICE_SEQS
 from topics.log.floors import Gap
 from topics.log.index import LIVE, TIMED
@@ -34,7 +35,9 @@ _IS_TIMED: Final = bytes(flag & TIMED > 0 for flag in range(256))
 
 @attrs.frozen(kw_only=True)
 class DiffQuery:
-    """What a reader asks. `from_ts` wins over `from_seq` if given; `nodes` are the reader's own names."""
+    """What a reader asks. `from_ts` wins over `from_seq` if given; `nodes` are the reader's own names. `durable_only`:
+    nothing that a power cut now would take; of an ephemeral topic, of which it takes all, everything.
+    """
 
     topic: str
     from_seq: int = 0
@@ -44,6 +47,7 @@ class DiffQuery:
     nodes: frozenset[bytes] = frozenset()
     match: Match | None = None
     bytes_max: int = 1 << 20
+    durable_only: bool = False
 
 
 @attrs.frozen
@@ -63,7 +67,9 @@ class Account:
 
 
 class DiffPlan(FramesPlan, frozen=True, kw_only=True):
-    """Which frames to fetch, and everything a page says beside its records."""
+    """Which frames to fetch, and everything a page says beside its records. `end_seq`: the last that there is for this
+    reader.
+    """
 
     epoch: int
     from_seq: int
@@ -71,12 +77,13 @@ class DiffPlan(FramesPlan, frozen=True, kw_only=True):
     head_seq: int
     durable_seq: int
     earliest_seq: int
+    end_seq: int
     gap: Gap | None
     account: Account
 
     @property
     def caught_up(self) -> bool:
-        return self.next_from_seq == self.head_seq
+        return self.next_from_seq >= self.end_seq
 
 
 def plan(topic: Topic, query: DiffQuery, *, now_ms: int, durable_seq: int) -> DiffPlan:
@@ -87,7 +94,10 @@ def plan(topic: Topic, query: DiffQuery, *, now_ms: int, durable_seq: int) -> Di
         from_seq = tombstone.resolve_ts(index, topic.floors, query.from_ts)
     same_epoch = query.epoch is None or query.epoch == topic.epoch
     start = tombstone.classify(index, topic.floors, from_seq, same_epoch=same_epoch)
-    scan = _Scan(topic, query, now_ms, start)
+    end_seq = index.head_seq
+    if query.durable_only and topic.config.durability is not Durability.EPHEMERAL:
+        end_seq = durable_seq
+    scan = _Scan(topic, query, now_ms, start, end_seq)
     while not scan.ended:
         scan.step()
     resolved = start.from_seq
@@ -105,6 +115,7 @@ def plan(topic: Topic, query: DiffQuery, *, now_ms: int, durable_seq: int) -> Di
         head_seq=index.head_seq,
         durable_seq=durable_seq,
         earliest_seq=index.base_seq,
+        end_seq=end_seq,
         gap=start.gap,
         account=account,
         seqs=seqs,
@@ -117,7 +128,9 @@ def plan(topic: Topic, query: DiffQuery, *, now_ms: int, durable_seq: int) -> Di
 class _Scan:
     """The walk over the slots of one read. `cursor` is the last seq decided."""
 
-    def __init__(self, topic: Topic, query: DiffQuery, now_ms: int, start: tombstone.Start) -> None:
+    def __init__(
+        self, topic: Topic, query: DiffQuery, now_ms: int, start: tombstone.Start, end_seq: int
+    ) -> None:
         index = topic.index
         self.topic, self.index, self.query, self.now_ms = topic, index, query, now_ms
         self.cursor = start.after
@@ -125,7 +138,7 @@ class _Scan:
         self.positions: list[int] = []
         self.deleted = self.expired = self.own_node = self.filtered = 0
         lost = index.lost.at(self.cursor + 1) or index.lost.next_from(self.cursor + 1)
-        page_stop = index.head_seq if lost is None else lost.first - 1
+        page_stop = end_seq if lost is None else min(end_seq, lost.first - 1)
         self.last = min(page_stop, self.cursor + SCAN_SEQS_MAX)
         self.ended = self.cursor >= self.last or query.limit <= 0
         own = query.nodes if topic.config.dedupe_node else ()

@@ -29,6 +29,7 @@ class News(Flag):
 
 NO_NEWS: Final = News.NONE  # a member of an enum is found slowly
 FOR_READERS: Final = News.RECORDS | News.GONE
+FOR_STRICT_READERS: Final = FOR_READERS | News.DURABLE  # who is given what is durable
 
 
 def waits_on(plan: DiffPlan) -> bool:

@@ -11,6 +11,9 @@ import msgspec
 
 from topics.server.api.memory import Share
 
+STUCK_S: Final = 30.0  # a peer of a stream may take nothing for so long (semantics 11)
+LATE_S: Final = 1.0  # and for so much more if he wants to hear why it ends
+PART_BYTES: Final = 16 * 1024  # of a piece, that a peer takes in that time
 JSON_TYPE: Final = b"application/json"
 
 
@@ -58,6 +61,9 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
+def _let_it_be() -> None: ...
+
+
 class Sized(msgspec.Struct, frozen=True):
     """A body too large to be held, of a known size."""
 
@@ -66,17 +72,21 @@ class Sized(msgspec.Struct, frozen=True):
 
 
 class Unbounded(msgspec.Struct, frozen=True):
-    """A body whose end nobody knows. It ends with the peer's side of the connection, if with nothing else."""
+    """A body whose end nobody knows. It ends with the peer's side of the connection, if with nothing else.
+
+    `late`: called if the peer has taken nothing for STUCK_S. If he does within a moment, the next piece is sent.
+    """
 
     source: Source
+    late: Callable[[], None] = _let_it_be
 
 
 Body = bytes | Sized | Unbounded
 
 
 class SendPace:
-    """By when a peer must have taken what it was sent. Where nobody knows how much there will be, and when, each piece
-    counts by itself.
+    """By when a peer must have taken the bytes that are sent next. Where nobody knows how much there will be, and when,
+    each part of it counts by itself.
     """
 
     def __init__(self, body: Sized | Unbounded, grace_s: float, now: float) -> None:
@@ -87,9 +97,9 @@ class SendPace:
         self._sent = 0
 
     def deadline(self, size: int, now: float) -> float:
-        """For the next bytes, so many, which are there now."""
+        """For a part of so many bytes, which is there now."""
         if self._each:
-            self._since, self._sent = now, 0
+            return now + STUCK_S
         self._sent += size
         return self._since + self._grace_s + self._sent / self.bytes_per_s
 

@@ -36,8 +36,9 @@ def openapi_fields(table: RouteTable, version: str) -> dict[str, Any]:
     for route in table.routes:
         paths.setdefault(route.path, {})[route.method.decode().lower()] = _operation(route)
     for path, found in paths.items():
-        if "{topic}" in path:
-            found["parameters"] = [ref_parameter("topic")]
+        names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
+        if names:
+            found["parameters"] = [ref_parameter(name) for name in names]
     return {
         "openapi": OPENAPI,
         "info": {
@@ -61,6 +62,13 @@ def openapi_fields(table: RouteTable, version: str) -> dict[str, Any]:
                     "required": True,
                     "description": "The topic's name, percent-encoded; compared byte by byte",
                     "schema": {"type": "string", "pattern": NAME_PATTERN},
+                },
+                "wid": {
+                    "name": "wid",
+                    "in": "path",
+                    "required": True,
+                    "description": "The id of a watch",
+                    "schema": {"type": "string"},
                 },
             },
             "schemas": table.schemas,

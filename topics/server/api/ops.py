@@ -18,6 +18,7 @@ import attrs
 
 from topics.embed.aio.hands import Work
 from topics.embed.aio.runtime import Runtime
+from topics.embed.aio.watcher import Pushing
 from topics.engine.commands import Command
 from topics.engine.replies import Reply
 from topics.engine.tickets import Ticket
@@ -34,10 +35,11 @@ Fields = Callable[[], bytes]  # of an answer: a JSON object. Raises `TopicsError
 
 class Session(Protocol):
     """A connection as its ops know it. `works`: by queue, what it is pushed. `claims`: of each command that claims and
-    is not answered, what is called if the connection ends first.
+    is not answered, what is called if the connection ends first. `watch`: the topics that it watches.
     """
 
     works: dict[str, Work]
+    watch: Pushing | None
     claims: dict[OpCall, Callable[[], None]]
 
     def ready(self, call: OpCall) -> None:
@@ -120,6 +122,10 @@ class OpCall:
             Rejected: not_ready while the log is being recovered.
         """
         return self.site.ready_runtime()
+
+    @property
+    def has_topic(self) -> bool:
+        return self._topic is not ABSENT
 
     def topic(self) -> str:
         """The topic asked for. Raises `Rejected(invalid_request)` if there is none, or a bad name."""

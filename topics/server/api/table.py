@@ -5,10 +5,21 @@ from __future__ import annotations
 from typing import Final
 
 from topics.server.api import node, schemas
-from topics.server.api.resources import backup, job_ops, jobs, reads, records, sockets, topics, work
+from topics.server.api.resources import (
+    backup,
+    job_ops,
+    jobs,
+    reads,
+    records,
+    sockets,
+    topics,
+    watch,
+    watch_ops,
+    work,
+)
 from topics.server.api.routes import RouteTable
 
-_RESOURCES: Final = (topics, records, reads, jobs, work, sockets, node, backup)
+_RESOURCES: Final = (topics, records, reads, watch, jobs, work, sockets, node, backup)
 
 
 def route_table() -> RouteTable:
@@ -18,4 +29,4 @@ def route_table() -> RouteTable:
         assert described.keys().isdisjoint(resource.SCHEMAS)
         described |= resource.SCHEMAS
     routes = [route for resource in _RESOURCES for route in resource.ROUTES]
-    return RouteTable(routes, described, [*records.OPS, *job_ops.OPS, *sockets.OPS])
+    return RouteTable(routes, described, [*records.OPS, *job_ops.OPS, *watch_ops.OPS, *sockets.OPS])

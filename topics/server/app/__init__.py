@@ -12,4 +12,5 @@ http2       HTTP/2 as Hypercorn speaks it, with the gaps closed that a client co
 pages       the pages, and the application that serves them beside the API: Quart on Trio
 tasks       the tasks of a connection that Hypercorn's protocols speak, and how many requests are under way in
             all of them
+turns       what of HTTP/2's streams waits to be sent, and whose turn it is
 """

@@ -22,7 +22,16 @@ from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
 
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.server.api.memory import Share
-from topics.server.api.message import Answer, Head, PeerGone, SendPace, Sized, Unbounded
+from topics.server.api.message import (
+    LATE_S,
+    PART_BYTES,
+    Answer,
+    Head,
+    PeerGone,
+    SendPace,
+    Sized,
+    Unbounded,
+)
 from topics.server.api.resources.state import SiteOptions
 from topics.server.api.site import Admitted, Site, too_large
 from topics.server.app.http2 import ENDED, GO_ON
@@ -182,15 +191,27 @@ class Http2Exchange:
             async with self.watch():
                 await self._send(start)
                 while self._has_body and (piece := await body.source.piece()):
-                    with trio.move_on_at(pace.deadline(len(piece), trio.current_time())) as patience:
-                        await self._send_piece(piece)
-                    if patience.cancelled_caught:
+                    if not await self._send_in_time(body, pace, piece):
                         return
                 await self._send(_END)
         except StreamBroken:
             return
         finally:
             body.source.close()
+
+    async def _send_in_time(self, body: Sized | Unbounded, pace: SendPace, piece: bytes) -> bool:
+        """False if its peer does not take it."""
+        late = body.late if isinstance(body, Unbounded) else None
+        for at in range(0, len(piece), PART_BYTES):
+            part = piece[at : at + PART_BYTES]
+            deadline = pace.deadline(len(part), trio.current_time())
+            with trio.move_on_at(deadline if late is None else deadline + LATE_S) as patience:
+                await self._send_piece(part)
+            if late is not None and trio.current_time() > deadline:
+                late()
+            if patience.cancelled_caught:
+                return False
+        return True
 
     @property
     def _has_body(self) -> bool:

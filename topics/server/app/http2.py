@@ -22,8 +22,7 @@ Theory. `H2Protocol` turns frames into streams and streams into ASGI; that is ke
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import h2.config
@@ -37,13 +36,13 @@ from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Body, EndBody, Request, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.h2 import H2Protocol, StreamBuffer
+from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.typing import AppWrapper, ConnectionState, WorkerContext
 from hypercorn.utils import filter_pseudo_headers
-from priority.priority import DeadlockError
 
 from topics.server.app.tasks import Tasks
+from topics.server.app.turns import PatientBuffer, Turns
 from topics.server.runtime.log import log
 
 ENDED: Final = "topics.ended"  # in the scope's state: the request ended with its head
@@ -76,32 +75,6 @@ class Calm:
         self._at = now
         self._tokens -= 1
         return self._tokens >= 0
-
-
-class Turns:
-    """Whose turn it is to send: streams that may have something to send, one behind the other. Stands where Hypercorn
-    has its priority tree; `open_streams` are those that it may name.
-    """
-
-    def __init__(self, open_streams: Container[int]) -> None:
-        self._open = open_streams
-        self._ready: OrderedDict[int, None] = OrderedDict()
-
-    def unblock(self, stream_id: int) -> None:
-        if stream_id in self._open:
-            self._ready[stream_id] = None
-
-    def block(self, stream_id: int) -> None:
-        self._ready.pop(stream_id, None)
-
-    remove_stream = block
-
-    def __next__(self) -> int:
-        if not self._ready:
-            raise DeadlockError
-        stream_id = next(iter(self._ready))
-        self._ready.move_to_end(stream_id)
-        return stream_id
 
 
 class FrameCounts(h2.connection.H2Connection):
@@ -243,7 +216,7 @@ class Http2(H2Protocol):
             self._reset(stream_id, h2.errors.ErrorCodes.PROTOCOL_ERROR)
             return
         self._receiving.add(stream_id)
-        self.stream_buffers[stream_id] = StreamBuffer(self.context.event_class)
+        self.stream_buffers[stream_id] = PatientBuffer(self.context.event_class)
         stream = self.streams[stream_id] = HTTPStream(
             self.app,
             self.config,

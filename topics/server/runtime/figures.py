@@ -39,6 +39,9 @@ class Traffic:
     held_bytes: int
     unsent_bytes: int
     unsent_dropped: int
+    streams: int
+    watch_sessions: int
+    slow_consumers: int
 
 
 @attrs.define

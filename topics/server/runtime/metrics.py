@@ -47,6 +47,8 @@ _GAUGES: Final = (
     ("connections", "Open connections", "port.open"),
     ("commands_in_flight", "Commands proposed and not yet answered", "in_flight"),
     ("waiting_readers", "Long polls that wait for news", "waiting_readers"),
+    ("streams", "Streams of events and WebSockets that are open", "traffic.streams"),
+    ("watch_sessions", "Watches that have a stream or may get one", "traffic.watch_sessions"),
     ("dead_letter_blocked", "Records that could not go to another topic yet: it is full, or the disk is",
      "dead_letter_blocked"),
     ("checkpoints_failed", "1 if the last one failed: see the log", "checkpoints_failed"),
@@ -67,6 +69,7 @@ _COUNTERS: Final = (
     ("unsent_dropped",
      "Answers dropped because their peers did not take them and no memory was left to keep them",
      "traffic.unsent_dropped"),
+    ("slow_consumers", "Watches whose stream was cut because its client took nothing", "traffic.slow_consumers"),
     ("checkpoints", "Checkpoints since the start", "checkpoints"),
     ("segment_rewritten_bytes", "Written anew as half of a segment was dead", "rewritten_bytes"),
     ("segment_freed_bytes", "By which segments got smaller by that", "freed_bytes"),
@@ -133,7 +136,8 @@ class Metrics:
         )
         self._deliveries = Histogram(
             "topics_delivery_latency_seconds",
-            "From the ts (whole ms) of a topic's last write to the answer of a long poll that waited for it",
+            "From the ts (whole ms) of a topic's last write until what is sent of it was made for who waited: each long"
+            " poll, and the first of the watchers who share a page",
             registry=self._registry,
             buckets=DELIVERY_BUCKETS_S,
         )

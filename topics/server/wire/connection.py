@@ -19,6 +19,7 @@ from io import BytesIO
 from typing import Final, Protocol
 
 import trio
+from websockets.server import ServerProtocol
 
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.edge import Edge
@@ -143,8 +144,7 @@ class WireConnection:
         try:
             admitted = self.site.admit(wire.head)
             if admitted.route.upgrade == wire.upgrade and wire.head.method == b"GET":
-                self._socket = WebSocket(self._link, self.site, accepted(text, self.site.options.limits))
-                await self._socket.serve()
+                await self._serve_socket(accepted(text, self.site.options.limits))
                 return False
             self._body = await self._read_body(wire, admitted)
         except Rejected as refused:
@@ -165,6 +165,14 @@ class WireConnection:
         closes = self._gather(answer, wire)
         del answer  # what is gathered is all of it that is held
         return await self._go_on(closes)
+
+    async def _serve_socket(self, protocol: ServerProtocol) -> None:
+        self.site.streams.take()
+        try:
+            self._socket = WebSocket(self._link, self.site, protocol)
+            await self._socket.serve()
+        finally:
+            self.site.streams.give()
 
     async def _read_head(self) -> bytes | None:
         """The next head; None if the peer has ended."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import trio
 
-from topics.server.api.message import Answer, SendPace, Sized, Unbounded
+from topics.server.api.message import LATE_S, PART_BYTES, Answer, SendPace, Sized, Unbounded
 from topics.server.runtime.backup import StreamBroken
 from topics.server.wire.answers import AnswerWriter
 from topics.server.wire.head import WireHead
@@ -30,7 +30,7 @@ async def send_stream(
     chunked = isinstance(body, Unbounded) and not wire.old
     try:
         await link.answer_first()
-        await _send(link, pace, writer.stream_head(answer, body, chunked=chunked))
+        await _send(link, pace, body, writer.stream_head(answer, body, chunked=chunked))
         if wire.head.method == b"HEAD":
             pass
         elif isinstance(body, Sized):
@@ -47,13 +47,22 @@ async def send_stream(
 
 async def _send_pieces(link: PeerLink, pace: SendPace, body: Sized | Unbounded, *, chunked: bool) -> None:
     while piece := await body.source.piece():
-        await _send(link, pace, b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+        await _send(link, pace, body, b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
     if chunked:
-        await _send(link, pace, _LAST_CHUNK)
+        await _send(link, pace, body, _LAST_CHUNK)
 
 
-async def _send(link: PeerLink, pace: SendPace, piece: bytes) -> None:
-    with trio.move_on_at(pace.deadline(len(piece), trio.current_time())) as patience:
-        await link.edge.send_all(piece)
-    if patience.cancelled_caught:
-        raise trio.BrokenResourceError(f"slower than {pace.bytes_per_s} bytes a second")
+async def _send(link: PeerLink, pace: SendPace, body: Sized | Unbounded, piece: bytes) -> None:
+    rest = memoryview(piece)[
+        link.edge.try_send(piece) :
+    ]  # mostly nothing, and then nothing is to be waited for
+    for at in range(0, len(rest), PART_BYTES):
+        part = rest[at : at + PART_BYTES]
+        deadline = pace.deadline(len(part), trio.current_time())
+        late = body.late if isinstance(body, Unbounded) else None
+        with trio.move_on_at(deadline if late is None else deadline + LATE_S) as patience:
+            await link.edge.send_all(part)
+        if late is not None and trio.current_time() > deadline:
+            late()
+        if patience.cancelled_caught:
+            raise trio.BrokenResourceError(f"slower than {pace.bytes_per_s} bytes a second")

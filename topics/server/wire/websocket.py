@@ -1,15 +1,15 @@
 """A connection that has become a WebSocket: messages in, their commands carried out in order, answers out.
 
 Theory. `websockets` knows the protocol and does no I/O: what comes is fed to it, what it and we have to say is taken
-from it. Two tasks: one reads, and lets each command take effect before it looks at the next; the other sends all
-that is ready in one call. Beside them one asks a silent peer whether it lives.
+from it. One task reads, and lets each command take effect before it looks at the next; one sends all that is ready in
+one call; one asks a silent peer whether it lives.
 
 A command is under way from when it came until its answer is sent. So many, and of so many bytes, may be: then nothing
 more is read, and TCP holds the peer back. An answer is made when it is its turn, so a peer that does not read has
 little kept for it; what is, and what came of messages, is on the accounts of the site.
 
-Whoever closes is not waited for: a peer's writes go on, their answers are let go. When we close, what is under way is
-answered first.
+Whoever closes is not waited for: a peer's writes go on, their answers are let go. When we close, what is under way
+is answered first.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from topics.embed.aio.hands import Work
+from topics.embed.aio.watcher import Pushing
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import KIB, MIB, Limits
 from topics.server.api.bodies.pieces import check_utf8
+from topics.server.api.message import STUCK_S
 from topics.server.api.ops import OpCall
 from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX
 from topics.server.api.site import Site
@@ -42,7 +44,6 @@ from topics.server.wire.patience import Phase
 UNDER_WAY_MAX: Final = 256  # commands of a connection that came and whose answers are not sent,
 UNDER_WAY_BYTES_MAX: Final = 1 * MIB  # and the bytes of their messages, unless it is a single one
 CLOSE_S: Final = 5.0  # for the peer to close too
-STUCK_S: Final = 30.0  # a peer may not read for so long (semantics 11)
 SUBPROTOCOL: Final = Subprotocol("topics.v0")
 _SLICE_MESSAGES: Final = 32  # then others have their turn
 _FED_BYTES: Final = 8 * KIB  # at once: small frames take thirty times their bytes as values
@@ -86,8 +87,7 @@ class WebSocket:
         self._tasks: trio.Nursery
         self._moved = trio.lowlevel.ParkingLot()  # who waits for commands to be answered, or for the end
         self._reading = trio.CancelScope()
-        self._is_reading = False  # and waits for bytes
-        self._was_held_back = False
+        self._is_reading = self._was_held_back = self._said_eof = False  # reading: it waits for bytes
         self._received = self._messages = 0
         self._fragments: BytesIO | None = None
         self._is_text = True
@@ -97,10 +97,10 @@ class WebSocket:
         self._takes = trio.lowlevel.ParkingLot()  # who waits for what he pushed to be taken
         self.works: dict[str, Work] = {}
         self.claims: dict[OpCall, Callable[[], None]] = {}
+        self.watch: Pushing | None = None
         self._under_way = self._under_way_bytes = 0
         self._resting = trio.lowlevel.ParkingLot()  # the task that sends
         self._ended: tuple[CloseCode, str] | None = None  # what to close with
-        self._said_eof = False
         self._at_end: list[Callable[[], None]] = []
 
     # As the ops' Session.

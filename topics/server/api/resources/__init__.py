@@ -8,5 +8,7 @@ records  records written and deleted
 sockets  the path of the WebSocket, and what concerns no resource there
 state    a server as its handlers see it: its options, what it counts, and the runtime once the log is recovered
 topics   topics themselves: put, state, list, delete
+watch    topics watched: what a watch asks, sessions and streams of server-sent events
+watch_ops  topics watched over a WebSocket
 work     jobs pushed as server-sent events
 """

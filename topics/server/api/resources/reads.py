@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Annotated, Final
 
@@ -88,7 +87,7 @@ async def diff_records(call: HandlerCall) -> Answer:
     if reading.wait_ms and waits_on(plan):
         plan, records = await _long_poll(call, reading, plan, records, told)
         if plan.seqs:
-            _observe_delivery(call, name)
+            call.runtime.deliveries.made(plan)
     return page_answer(call, reading, plan, records)
 
 
@@ -129,15 +128,6 @@ async def _long_poll(
 def _has_news(call: HandlerCall, plan: DiffPlan) -> bool:
     """True if something happened to the topic since the plan was made, which nobody will tell again."""
     return not waits_on(call.runtime.engine.plan_diff(news_since(plan)))
-
-
-def _observe_delivery(call: HandlerCall, topic: str) -> None:
-    """How long what was waited for took from its write to here."""
-    engine = call.runtime.engine
-    with suppress(Rejected):  # it may be gone since
-        last_write_ts = engine.topic_state(topic).last_write_ts
-        if last_write_ts is not None:
-            call.site.metrics.observe_delivery((engine.now_ms() - last_write_ts) / 1000)
 
 
 def page_answer(call: HandlerCall, reading: DiffRequest, plan: DiffPlan, records: bytes) -> Answer:

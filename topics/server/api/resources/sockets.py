@@ -56,9 +56,12 @@ ROUTES: Final = (
         " `publish`, a body of `POST /v0/topics/{topic}` with `topic` beside it, answered by `ack` with the answer of"
         " that. `claim`, `ack`, `nack`, `extend` likewise, answered by `claimed`, `acked`, `nacked`, `extended`;"
         " `work` with `topic`, `node`, `max`, `lease_ms`, answered by `working` and then by a `job` for each job, until"
-        " `stop_work`, answered by `stopped`. A `request_id` of any kind comes back in the answer. Commands take effect"
-        " in order; answers may overtake each other. What is refused is answered by `error`, with `code`,"
-        " `message` and perhaps `detail`, and the connection goes on. Over HTTP/2 this path is 501 `not_implemented`.",
+        " `stop_work`, answered by `stopped`. `subscribe` with `topics` as in `POST /v0/watch`, or `topic` and its"
+        " start, answered by `subscribed` and then by `record`, `tombstone`, `caught_up`, `topic_deleted` as they come,"
+        " until `unsubscribe`, answered by `unsubscribed`. A `request_id` of any kind comes back in the answer."
+        " Commands take effect in order; answers may overtake each other. What is refused is answered by `error`, with"
+        " `code`, `message` and perhaps `detail`, and the connection goes on. Over HTTP/2 this path is 501"
+        " `not_implemented`.",
         errors=(Code.UPGRADE_REQUIRED, Code.NOT_IMPLEMENTED),
     ),
 )  # fmt: skip

@@ -11,11 +11,15 @@ import attrs
 import trio
 
 from topics.embed.aio.runtime import Runtime
+from topics.host.system.entropy import SystemEntropy
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import KIB, Limits
+from topics.kernel.ports import Entropy
 from topics.server.api.bodies.known import KnownLabels
 from topics.server.api.memory import MemoryAccount
 from topics.server.api.origins import Origins
+from topics.server.api.slots import Slots
+from topics.server.api.watching.sessions import WatchSessions
 from topics.server.runtime.figures import Traffic
 from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
 
@@ -39,6 +43,9 @@ class SiteOptions:
     head_bytes_max: int = 32 * 1024
     head_fields_max: int = 100
     metric_topics_max: int = METRIC_TOPICS_MAX
+    watch_sessions_max: int = 10_000
+    streams_max: int = 10_000
+    entropy: Entropy = attrs.field(factory=SystemEntropy)
 
 
 class ServerState:
@@ -53,10 +60,18 @@ class ServerState:
         self.counts: Counter[tuple[str, int]] = Counter()  # answers by (route name, status)
         self.bugs = 0
         self.unsent_dropped = 0  # answers that could neither be sent at once nor kept
+        self.slow_consumers = 0  # watches that were cut off
         self.metrics = Metrics(version=options.version, topics_max=options.metric_topics_max)
         self.requests = MemoryAccount("requests_held_bytes", "requests", options.held_bytes_max)
         self.answers = MemoryAccount("unsent_answer_bytes", "answers", options.unsent_bytes_max)
+        self.streams = Slots(
+            "streams", "streams of events and WebSockets", options.streams_max, variable="TOPICS_MAX_STREAMS"
+        )
+        self.watch_sessions = Slots(
+            "watch_sessions", "watches", options.watch_sessions_max, variable="TOPICS_MAX_WATCH_SESSIONS"
+        )
         self._runtime: Runtime | None = None
+        self._watches: WatchSessions | None = None
         self.labels = KnownLabels()
         self.decoding = trio.CapacityLimiter(DECODED_AT_ONCE)
 
@@ -87,6 +102,17 @@ class ServerState:
         assert self._runtime is None
         self.progress = 1.0
         self._runtime = runtime
+        self._watches = WatchSessions(self.options.entropy, runtime.wheel, self.watch_sessions)
+
+    def told_slow(self) -> None:
+        """A watch was cut off."""
+        self.slow_consumers += 1
+
+    def watches(self) -> WatchSessions:
+        """Raises `Rejected(not_ready)` while the log is being recovered."""
+        self.ready_runtime()
+        assert self._watches is not None
+        return self._watches
 
     def ready_runtime(self) -> Runtime:
         if self._runtime is None:
@@ -129,4 +155,7 @@ class ServerState:
             held_bytes=self.held_bytes,
             unsent_bytes=self.unsent_bytes,
             unsent_dropped=self.unsent_dropped,
+            streams=self.streams.taken,
+            watch_sessions=self.watch_sessions.taken,
+            slow_consumers=self.slow_consumers,
         )

@@ -20,17 +20,16 @@ from topics.engine.commands import Claim
 from topics.engine.engine import Engine
 from topics.kernel.errors import Code, Rejected, TopicsError, invalid, not_a_queue
 from topics.kernel.limits import LEASE_MS_MAX, Limits
+from topics.server.api import events
 from topics.server.api import schemas as s
 from topics.server.api.call import HandlerCall
 from topics.server.api.errors import error_fields
 from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Unbounded
 from topics.server.api.routes import Route
+from topics.server.api.slots import Slots
 
 HEARTBEAT_S: Final = 15.0
-_EVENTS: Final = "text/event-stream"
-_RETRY: Final = b"retry: 2000\n\n"  # ms, before a browser connects again
-_HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
 
 
 def work_of(topic: str, node: object, limits: Limits, *, most: int, lease_ms: int | None) -> Claim:
@@ -48,9 +47,7 @@ def check_queue(engine: Engine, topic: str) -> None:
 async def work(call: HandlerCall) -> Answer:
     """Lease jobs and send them as they are there, so many at a time, for as long as the connection lasts."""
     name, limits = call.topic(), call.site.options.limits
-    accept = call.head.headers.get(b"accept", b"*/*").lower()
-    if not any(kind in accept for kind in (b"text/event-stream", b"text/*", b"*/*")):
-        raise Rejected(Code.NOT_ACCEPTABLE, f"accept: the jobs of a queue come as {_EVENTS}; accept that")
+    events.check_accepted(call.head)
     if b"node" not in call.query:
         raise invalid("node", "is missing")
     command = work_of(
@@ -59,15 +56,19 @@ async def work(call: HandlerCall) -> Answer:
         lease_ms=call.number("lease_ms", default=0, most=LEASE_MS_MAX) if b"lease_ms" in call.query else None,
     )  # fmt: skip
     check_queue(call.runtime.engine, name)
-    stream = JobStream(call.runtime, command, Share(call.site.answers), call.site.options.bytes_per_s)
-    return Answer(200, Unbounded(stream), content_type=_EVENTS.encode(), headers=_HEADERS)
+    stream = JobStream(
+        call.runtime, command, call.site.streams, Share(call.site.answers), call.site.options.bytes_per_s
+    )
+    return Answer(200, Unbounded(stream), content_type=events.MEDIA_TYPE.encode(), headers=events.HEADERS)
 
 
 class JobStream:
     """The events of one connection: a `Source`."""
 
-    def __init__(self, runtime: Runtime, asked: Claim, room: Share, bytes_per_s: int) -> None:
+    def __init__(self, runtime: Runtime, asked: Claim, slots: Slots, room: Share, bytes_per_s: int) -> None:
+        slots.take()
         self.bytes_per_s = bytes_per_s
+        self._slots = slots
         self._runtime = runtime
         self._hand = Hand(runtime.hands, asked)
         self._room = room
@@ -78,7 +79,7 @@ class JobStream:
         self._room.release()  # the last piece has been taken
         if not self._begun:
             self._begun = True
-            return _RETRY
+            return events.RETRY + b"\n"
         if self._over:
             return b""
         try:
@@ -89,26 +90,26 @@ class JobStream:
             self._over = True
             return b"event: error\ndata: %b\n\n" % error_fields(error)
         if claimed is None:
-            return b": hb %d\n\n" % self._runtime.engine.now_ms()
+            return events.heartbeat(self._runtime.engine.now_ms())
         return b"".join(self._events(claimed)) or b": \n\n"
 
     def _events(self, claimed: Claimed) -> list[bytes]:
         head = b'{"topic":"%b",' % self._hand.asked.topic.encode()
         return [
-            b"event: job\nid: %d\ndata: %b\n\n"
-            % (job.seq, b"\ndata: ".join((head + entry[1:]).splitlines()))  # a payload may have lines
+            b"event: job\nid: %d\n%b\n\n" % (job.seq, events.data_lines(head + entry[1:]))
             for job, entry in zip(claimed.jobs, claimed.entries, strict=True)
         ]
 
     def close(self) -> None:
         """The connection has ended, or nothing was to be sent."""
         self._room.release()
+        self._slots.give()
         self._hand.give_back()
 
 
 SCHEMAS: Final[Mapping[str, s.Schema]] = {
     "JobEvents": {
-        "type": "string", "contentMediaType": _EVENTS,
+        "type": "string", "contentMediaType": events.MEDIA_TYPE,
         "description": "Events `job`: `id` the seq, `data` a `Job` and its `topic`. An event `error` is the last one:"
         " `code`, `message`, perhaps `detail`. Comments are signs of life",
     },
@@ -125,7 +126,7 @@ ROUTES: Final = (
             "max": s.count("Jobs at a time; 1 to 1000", default=1),
             "lease_ms": s.count("For how long; 100 to 86 400 000. As the queue says if not given"),
         },
-        answers={200: ("Jobs, one after another", "JobEvents")}, media=(_EVENTS,),
+        answers={200: ("Jobs, one after another", "JobEvents")}, media=(events.MEDIA_TYPE,),
         errors=(Code.TOPIC_NOT_FOUND, Code.NOT_A_QUEUE, Code.NOT_ACCEPTABLE),
     ),
 )  # fmt: skip

@@ -1,0 +1,206 @@
+"""Topics watched over a WebSocket: the frames of a stream as messages, topics that come and go (http-api 10)."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.server.wire.playing import pass_time
+from tests.server.wire.sockets import close, socket_of, text
+from tests.server.wire.watching import place
+
+pytestmark = pytest.mark.trio
+
+
+@pytest.fixture
+def mock_clock():
+    return MockClock()
+
+
+def subscribe(topic="t", **fields):
+    return text(op="subscribe", topic=topic, **fields)
+
+
+def shape(messages):
+    """Ops, and of records their seqs."""
+    return [
+        (one["op"], *[record["$seq"] for record in one["records"]]) if one["op"] == "record" else one["op"]
+        for one in messages
+    ]
+
+
+@pytest.mark.rule("H10.4")
+async def test_records_come_as_they_are_written(mock_clock):
+    async with place() as here, socket_of(here.site) as (peer, _):
+        await here.make(durable=True)
+        await here.put("a", "b")
+        await peer.send(subscribe(request_id=7))
+        begun, record, caught_up = await peer.messages(3)
+        assert begun == {
+            "op": "subscribed", "request_id": 7,
+            "topics": {"t": {"from_seq": 0, "head_seq": 2, "earliest_seq": 1, "epoch": 1}},
+        }  # fmt: skip
+        now = here.clock.now_ms()
+        assert record == {
+            "op": "record", "topic": "t", "from_seq": 0, "to_seq": 2, "head_seq": 2,
+            "records": [{"$seq": 1, "$ts": now, "data": "a"}, {"$seq": 2, "$ts": now, "data": "b"}],
+        }  # fmt: skip
+        assert caught_up == {"op": "caught_up", "topic": "t", "head_seq": 2, "durable_seq": 2}
+        await here.put("c")
+        assert shape([await peer.message()]) == [("record", 3)]
+        await here.delete()
+        assert await peer.message() == {
+            "op": "topic_deleted", "topic": "t", "head_seq": 3, "reason": "deleted",
+        }  # fmt: skip
+        await here.put("another")
+        await peer.quiet()
+
+
+@pytest.mark.rule("H10.4")
+async def test_one_connection_watches_topics_that_come_and_go(mock_clock):
+    async with place() as here, socket_of(here.site) as (peer, _):
+        for topic in "abc":
+            await here.put(1, 2, topic=topic)
+        await peer.send(text(op="subscribe", topics={"a": {"tail": True}, "b": {"from_seq": 1}}))
+        found = await peer.messages(4)
+        assert found[0]["topics"]["a"]["from_seq"] == 2
+        assert sorted(one["topic"] for one in found[1:]) == ["a", "b", "b"]
+        await peer.send(subscribe("c"))
+        assert shape(await peer.messages(3)) == ["subscribed", ("record", 1, 2), "caught_up"]
+        assert await peer.ask(op="unsubscribe", topic="a") == {"op": "unsubscribed", "topics": ["a"]}
+        assert (await peer.ask(op="unsubscribe", topics=["a", "c", "x"]))["topics"] == ["c"]
+        for topic in "abc":
+            await here.put(3, topic=topic)
+        assert (await peer.message())["topic"] == "b"
+        await peer.quiet()
+        assert here.runtime.hub.topics == 1
+
+
+@pytest.mark.rule("H10.4")
+async def test_a_topic_that_is_watched_again_is_watched_anew(mock_clock):
+    async with place() as here, socket_of(here.site) as (peer, _):
+        await here.put(1, 2, tag="x")
+        await peer.send(subscribe())
+        assert shape(await peer.messages(3)) == ["subscribed", ("record", 1, 2), "caught_up"]
+        await peer.send(subscribe(from_seq=1, include_data=False))
+        assert shape(found := await peer.messages(3)) == ["subscribed", ("record", 2), "caught_up"]
+        assert "data" not in found[1]["records"][0]
+        await here.put(3)
+        assert shape([await peer.message()]) == [("record", 3)]
+        await peer.quiet()
+
+
+async def test_nothing_of_before_comes_behind_the_answer(mock_clock):
+    async with place() as here, socket_of(here.site, back=600) as (peer, _):
+        await here.put(*["x" * 4000] * 90)
+        await peer.send(subscribe(limit=1))
+        await here.settled()  # the peer does not read: some are being sent, some pushed, the others not made
+        await peer.send(subscribe(from_seq=89, limit=1))
+        found = [await peer.message(), await peer.message()]
+        while found[-1]["op"] != "subscribed":
+            found.append(await peer.message())
+        assert len(found) < 50
+        assert shape(await peer.messages(2)) == [("record", 90), "caught_up"]
+        await peer.send(text(op="unsubscribe", topic="t"))
+        assert (await peer.message())["op"] == "unsubscribed"
+        await here.put("late")
+        await peer.quiet()
+
+
+REFUSED = [
+    ({}, "invalid_request", "topic"),
+    ({"topic": "t", "topics": {"t": {}}}, "invalid_request", "topics"),
+    ({"topics": {}}, "invalid_request", "topics"),
+    ({"topic": "t", "from_seq": 1, "tail": True}, "invalid_request", "tail"),
+    ({"topic": "t", "limit": -1}, "invalid_request", "limit"),
+    ({"topic": "a/b"}, "invalid_request", "topic"),
+    ({"topic": "none"}, "topic_not_found", None),
+    ({"topics": {"none": {}}, "lenient": True}, "topic_not_found", None),
+    ({"topic": "t", "consumer": "c"}, "consumer_not_found", None),
+]
+
+
+@pytest.mark.rule("H10.4", "H9.4")
+@pytest.mark.parametrize(("fields", "code", "field"), REFUSED)
+async def test_what_is_wrong_is_refused(mock_clock, fields, code, field):
+    async with place() as here, socket_of(here.site) as (peer, _):
+        await here.put(1)
+        got = await peer.ask(op="subscribe", **fields)
+        assert (got["code"], got.get("detail", {}).get("field", field)) == (code, field)
+        assert here.runtime.hub.topics == 0
+        got = await peer.ask(op="subscribe", topics={"t": {}, "none": {}}, lenient=True, nonsense=1)
+        assert (list(got["topics"]), got["ignored"]) == (["t"], ["nonsense"])
+
+
+async def test_so_many_topics_are_watched_by_a_connection_and_no_more(mock_clock):
+    async with place() as here, socket_of(here.site) as (peer, _):
+        for number in range(257):
+            await here.make(f"t{number}")
+        names = {f"t{number}": {} for number in range(256)}
+        assert len((await peer.ask(op="subscribe", topics=names))["topics"]) == 256
+        await peer.messages(256)
+        got = await peer.ask(op="subscribe", topic="t256")
+        assert (got["code"], got["detail"]) == ("throttled", {"limit": "watch_topics", "max": 256})
+        assert (await peer.ask(op="subscribe", topic="t7"))["op"] == "subscribed"
+
+
+@pytest.mark.rule("S11.2")
+async def test_who_does_not_read_is_told_what_he_lost(mock_clock):
+    async with place() as here, socket_of(here.site, back=400) as (peer, _):
+        await here.make(cap_records=2)
+        await peer.send(subscribe())
+        assert shape(await peer.messages(2)) == ["subscribed", "caught_up"]
+        for number in range(20):
+            await here.put("x" * 300 + str(number))
+            await here.settled()
+        assert here.site.unsent_bytes < 3000
+        found = [await peer.message()]
+        while found[-1]["op"] != "record" or found[-1]["to_seq"] < 20:
+            found.append(await peer.message())
+        assert shape(found)[0] == ("record", 1)
+        assert shape(found)[-2:] == ["tombstone", ("record", 19, 20)]
+        assert (found[-2]["reason"], found[-2]["gap_to"]) == ("cap", 18)
+        await peer.quiet()
+
+
+@pytest.mark.rule("S11.3")
+async def test_who_does_not_read_for_long_is_let_go_of(mock_clock):
+    async with place() as here, socket_of(here.site, back=400) as (peer, _):
+        await here.put("x" * 1000)
+        await peer.send(subscribe())
+        await pass_time(29)
+        assert here.site.streams.taken == 1
+        await pass_time(5)
+        assert (here.site.streams.taken, here.runtime.hub.topics) == (0, 0)
+        assert peer.edge.unread_bytes == 400
+
+
+@pytest.mark.parametrize("how", ["close", "end", "reset", "drain"])
+async def test_a_watch_ends_with_its_connection(mock_clock, how):
+    async with place() as here, socket_of(here.site) as (peer, connection):
+        await here.put(1)
+        await peer.send(subscribe())
+        await peer.messages(3)
+        if how == "close":
+            await peer.send(close())
+        elif how == "end":
+            await peer.edge.send_eof()
+        elif how == "reset":
+            peer.edge.reset()
+        else:
+            here.runtime.end_waits()
+            connection.end_if_idle()
+            await here.put(2)
+            await peer.send(close())
+        await pass_time(1.5)
+        assert (here.site.streams.taken, here.runtime.hub.topics) == (0, 0)
+
+
+async def test_an_idle_watch_has_no_task(mock_clock):
+    async with place() as here, socket_of(here.site) as (peer, _):
+        await here.put(1)
+        await peer.ask(op="ping")
+        before = trio.lowlevel.current_statistics().tasks_living
+        await peer.send(subscribe())
+        await peer.messages(3)
+        await here.settled()
+        assert trio.lowlevel.current_statistics().tasks_living == before

@@ -1,0 +1,295 @@
+"""What a stream watches: topics, whose turn it is, what comes next of it (http-api 9, semantics 11).
+
+A watcher holds nothing that was not asked for: `take` reads a page of the topic whose turn it is, then it is the turn
+of the next. Whoever sends takes again when what he took is on its way, so one who is slow, or stuck, has that in memory
+and goes on from his cursor, where a tombstone tells what was lost meanwhile. While there is nothing to take a watcher
+is its entries in the hub, and who waits for it is told by a call.
+
+At the tail, watchers at one cursor who ask for the same are given one page, as long polls are (decision 44).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache, partial
+from typing import Final
+
+import attrs
+import msgspec
+import trio
+
+from topics.embed.aio.fetch import AnswerRoom, Form
+from topics.embed.aio.hub import Subscribers
+from topics.embed.aio.runtime import Read, Runtime, Shown
+from topics.kernel.errors import Code, Rejected, TopicsError
+from topics.log.reads.diff import DiffPlan, DiffQuery
+from topics.log.reads.watching import Stage, Subscription
+
+THROTTLED_S: Final = 1.0  # until a read that there was no memory for is tried again
+VIEWS_KEPT: Final = 1024
+GATHERED_BYTES: Final = 64 * 1024  # of steps that are sent together
+
+
+@attrs.frozen(cache_hash=True)
+class View:
+    """What is asked of a topic, in a query without one, in which form, and what is made of its records."""
+
+    asked: DiffQuery
+    form: Form
+    shown: Shown
+
+
+@lru_cache(VIEWS_KEPT)
+def view_of(asked: DiffQuery, form: Form, shown: Shown) -> View:
+    """The same for all who ask for the same, so that it is found at once that they do."""
+    return View(asked, form, shown)
+
+
+class Watched(Subscription):
+    """A subscription of a watcher, as the hub knows it: a `Follower`."""
+
+    __slots__ = ("_news", "is_gone", "is_ready", "view", "watcher")
+
+    def __init__(self, topic: str, view: View, *, from_seq: int, epoch: int, head_seq: int) -> None:
+        super().__init__(topic, view.asked, from_seq=from_seq, epoch=epoch, head_seq=head_seq)
+        self.view = view
+        self.watcher: Watcher | None = None
+        self.is_ready = False
+        self.is_gone: bool  # there is nothing more of it: its topic was deleted, or cannot be read
+        self._news: Subscribers | None = None
+
+    def begin(self, cursor: int, epoch: int) -> None:
+        super().begin(cursor, epoch)
+        self.is_gone = False
+
+    def told(self, news: Subscribers) -> None:
+        watcher = self.watcher
+        assert watcher is not None
+        # Who is sending comes back later, when what others were given may be old.
+        self._news = None if watcher.is_sending else news
+        watcher.is_turn_of(self)
+
+    def end(self) -> None:
+        assert self.watcher is not None
+        self.watcher.drain()
+
+    def take_news(self) -> Subscribers | None:
+        news, self._news = self._news, None
+        return news
+
+
+class Step(msgspec.Struct, frozen=True, gc=False):
+    """What comes next of a topic.
+
+    `plan`: a page; None if the topic was deleted, or cannot be read, as `error` says. `text`: the records of the page,
+    as they are shown. `before`: cursor and epoch up to here. `is_start`: nothing was taken of it before; `turned`: it
+    has caught up.
+    """
+
+    subscription: Watched
+    before: tuple[int, int]
+    plan: DiffPlan | None = None
+    text: bytes = b""
+    is_start: bool = False
+    turned: bool = False
+    error: TopicsError | None = None
+
+    @property
+    def is_throttled(self) -> bool:
+        """There was no memory for a page; it is tried again."""
+        return self.error is not None and not self.subscription.is_gone
+
+
+class Watcher:
+    """`sent_as`: what is sent of a step. `wake`: called when there may be something to take, or the server drains.
+    `is_sending`: what was taken last is not on its way yet.
+    """
+
+    __slots__ = (
+        "_is_resting",
+        "_ready",
+        "_runtime",
+        "_sent_as",
+        "_wake",
+        "is_draining",
+        "is_sending",
+        "tick",
+    )
+
+    def __init__(
+        self, runtime: Runtime, sent_as: Callable[[Step], Sequence[bytes]], wake: Callable[[], None]
+    ) -> None:
+        self._runtime = runtime
+        self._sent_as = sent_as
+        self._wake = wake
+        self._ready: deque[Watched] = deque()
+        self._is_resting = False  # after a page that there was no memory for
+        self.tick: int | None = None  # of the wheel
+        self.is_draining = False
+        self.is_sending = False
+
+    @property
+    def has_ready(self) -> bool:
+        """Something has to be read, and perhaps sent."""
+        return bool(self._ready)
+
+    def add(self, subscription: Watched) -> None:
+        """Watch this, too."""
+        assert subscription.watcher is None
+        subscription.watcher = self
+        hub = self._runtime.hub
+        hub.follow(subscription)
+        self.is_draining = self.is_draining or hub.is_draining
+        self.is_turn_of(subscription)
+
+    def drop(self, subscription: Watched) -> None:
+        """Nothing of it is taken any more, also if it is being read."""
+        assert subscription.watcher is self
+        self._runtime.hub.leave(subscription)
+        subscription.watcher = None
+        subscription.take_news()
+        if subscription.is_ready:
+            subscription.is_ready = False
+            self._ready.remove(subscription)
+
+    def is_turn_of(self, subscription: Watched) -> None:
+        """Behind those that are ready."""
+        if not subscription.is_ready:
+            subscription.is_ready = True
+            self._ready.append(subscription)
+        self._wake()
+
+    def drain(self) -> None:
+        self.is_draining = True
+        self._wake()
+
+    def close(self) -> None:
+        """Nothing is watched any more."""
+        self._runtime.wheel.drop(self)
+
+    def due(self) -> None:
+        """There may be memory again."""
+        self._is_resting = False
+        self._wake()
+
+    async def take(self, room: AnswerRoom) -> list[bytes]:
+        """What there is now, as much as is sent at once; nothing if nothing. `room` holds it from then on."""
+        found: list[bytes] = []
+        size = 0
+        while self._ready and size < GATHERED_BYTES and not self._is_resting:
+            step = await self._step(room)
+            if step is None:
+                break
+            sent = self._sent_as(step)
+            found += sent
+            size += sum(map(len, sent))
+            if step.is_throttled:
+                self._is_resting = True
+                self._runtime.wheel.set(self, trio.current_time() + THROTTLED_S)
+        return found
+
+    async def _step(self, room: AnswerRoom) -> Step | None:
+        while self._ready:
+            one = self._ready.popleft()
+            one.is_ready = False
+            before, is_start = (one.cursor, one.epoch), one.is_start
+            try:
+                key, find = (one.view, *before), partial(self._page, one, room)
+                plan, text, _ = await self._runtime.read_once(key, find, room, one.take_news())
+            except TopicsError as error:
+                if one.watcher is self:
+                    return self._failed(one, before, error)
+                continue
+            if one.watcher is not self:  # it was dropped while it was read
+                continue
+            if plan.seqs and one.stage is Stage.TAIL:
+                self._runtime.deliveries.made(plan)
+            turned = one.add(plan)
+            if one.stage is Stage.BACKLOG:
+                self.is_turn_of(one)
+            if plan.seqs or plan.gap is not None or turned:
+                return Step(one, before, plan, text if plan.seqs else b"", is_start, turned)
+        return None
+
+    def _page(self, one: Watched, room: AnswerRoom) -> Awaitable[Read]:
+        return self._runtime.page(one.query(), one.view.form, room, one.view.shown)
+
+    def _failed(self, one: Watched, before: tuple[int, int], error: TopicsError) -> Step:
+        if isinstance(error, Rejected) and error.code is Code.THROTTLED:
+            self.is_turn_of(one)
+            return Step(one, before, error=error)
+        one.is_gone = True
+        self.drop(one)
+        deleted = isinstance(error, Rejected) and error.code is Code.TOPIC_NOT_FOUND
+        return Step(one, before, error=None if deleted else error)
+
+
+class Pushing:
+    """A watcher whose steps are pushed, by a task that is there while there are any.
+
+    `start`: begins such a task. `push`: returns when messages are on their way. `room` holds them until then.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        sent_as: Callable[[Step], Sequence[bytes]],
+        start: Callable[[Callable[[], Awaitable[object]]], None],
+        push: Callable[[Sequence[bytes]], Awaitable[None]],
+        room: AnswerRoom,
+    ) -> None:
+        self.subscriptions: dict[str, Watched] = {}
+        self._watcher = Watcher(runtime, self._taken_as, self._wake)
+        self._sent_as, self._start, self._push = sent_as, start, push
+        self._room = room
+        self._is_running = False
+        self._pushed = trio.lowlevel.ParkingLot()  # who waits for what is being pushed
+
+    def subscribe(self, subscription: Watched) -> None:
+        assert subscription.topic not in self.subscriptions
+        self.subscriptions[subscription.topic] = subscription
+        self._watcher.add(subscription)
+
+    async def unsubscribe(self, topic: str) -> bool:
+        """Nothing of it is pushed behind this. False if it was not watched."""
+        subscription = self.subscriptions.pop(topic, None)
+        if subscription is None:
+            return False
+        self._watcher.drop(subscription)
+        if self._watcher.is_sending:
+            await self._pushed.park()
+        return True
+
+    def close(self) -> None:
+        """The connection has ended."""
+        for subscription in self.subscriptions.values():
+            self._watcher.drop(subscription)
+        self.subscriptions.clear()
+        self._watcher.close()
+        self._room.settle(0)
+
+    def _taken_as(self, step: Step) -> Sequence[bytes]:
+        if step.subscription.is_gone:
+            del self.subscriptions[step.subscription.topic]
+        return self._sent_as(step)
+
+    def _wake(self) -> None:
+        if not self._is_running and not self._watcher.is_draining:
+            self._is_running = True
+            self._start(self._run)
+
+    async def _run(self) -> None:
+        """Until there is nothing more to push."""
+        try:
+            while not self._watcher.is_draining and (messages := await self._watcher.take(self._room)):
+                self._watcher.is_sending = True
+                await self._push(messages)
+                self._watcher.is_sending = False
+                self._pushed.unpark_all()
+                self._room.settle(0)
+        finally:
+            self._is_running = self._watcher.is_sending = False
+            self._pushed.unpark_all()
+            self._room.settle(0)

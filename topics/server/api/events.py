@@ -1,0 +1,30 @@
+"""Server-sent events: what all streams of them have in common."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from topics.kernel.errors import Code, Rejected
+from topics.server.api.message import Head
+
+MEDIA_TYPE: Final = "text/event-stream"
+RETRY: Final = b"retry: 2000\n"  # ms, before a browser connects again
+HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
+
+
+def check_accepted(head: Head) -> None:
+    """Raises `Rejected(not_acceptable)` if the client takes no events."""
+    accept = head.headers.get(b"accept", b"*/*").lower()
+    if not any(kind in accept for kind in (b"text/event-stream", b"text/*", b"*/*")):
+        raise Rejected(Code.NOT_ACCEPTABLE, f"accept: this comes as {MEDIA_TYPE}; accept that")
+
+
+def data_lines(text: bytes) -> bytes:
+    """A payload may have lines."""
+    if b"\n" in text or b"\r" in text:
+        text = b"\ndata: ".join(text.splitlines())
+    return b"data: " + text
+
+
+def heartbeat(now_ms: int) -> bytes:
+    return b": hb %d\n\n" % now_ms

@@ -1,0 +1,221 @@
+"""The stream of a session: what goes out next, and how it ends (http-api 9, semantics 11).
+
+A plane asks for a piece when it has sent the last one: so much is held for a client who does not read, and he goes on
+from his cursor when he does. While there is nothing to send, the connection's own task sleeps here; news, a heartbeat
+that is due, a second stream and a drain wake it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from topics.embed.aio.runtime import Runtime
+from topics.embed.aio.watcher import THROTTLED_S, Step, Watched, Watcher
+from topics.log.reads.watching import after_gap
+from topics.server.api.events import RETRY, heartbeat
+from topics.server.api.memory import Share
+from topics.server.api.slots import Slots
+from topics.server.api.watching.frames import (
+    caught_up_fields,
+    deleted_fields,
+    event,
+    gap_fields,
+    last_event,
+    topic_error,
+    with_id,
+)
+from topics.server.api.watching.sessions import WatchSession
+from topics.server.runtime.log import log
+
+_SUPERSEDED: Final = last_event(409, "superseded", "this watch goes on in another stream")
+_SLOW: Final = last_event(
+    408, "slow_consumer", "nothing was taken for 30 s; ask for the stream again: it goes on"
+)
+_EXPIRED: Final = last_event(
+    404, "session_expired", "this watch has ended; ask for a new one: POST /v0/watch"
+)
+_DRAINING: Final = last_event(
+    503, "shutting_down", "the server is shutting down; come again, elsewhere or later"
+)
+
+
+class WatchStream:
+    """The events of one connection: a `Source`. `last_id`: what its client says it has. `told_slow`: called if it is
+    cut off because its client takes nothing.
+    """
+
+    __slots__ = (
+        "_begun", "_is_due", "_last", "_made", "_over", "_room", "_runtime", "_sent_at", "_session", "_slots",
+        "_task", "_told_slow", "_watcher", "bytes_per_s", "tick",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        session: WatchSession,
+        *,
+        last_id: bytes,
+        slots: Slots,
+        room: Share,
+        bytes_per_s: int,
+        told_slow: Callable[[], None],
+    ) -> None:
+        self.bytes_per_s = bytes_per_s
+        self._told_slow = told_slow
+        self.tick: int | None = None  # of the wheel
+        self._runtime = runtime
+        self._session = session
+        self._slots = slots
+        self._room = room
+        self._watcher = Watcher(runtime, self._events, self._wake)
+        self._made: list[Watched] = []  # of whom there is something in the last piece
+        self._task: trio.lowlevel.Task | None = None  # which sleeps
+        self._begun: bytes | None = last_id  # until it has begun
+        self._last = b""  # what is said at the end
+        self._over = self._is_due = False
+        self._sent_at = 0.0
+        slots.take()
+
+    async def piece(self) -> bytes:
+        """What is next, or a sign of life; an error that ends it is the last event."""
+        self._room.release()  # the last piece has been taken
+        if self._begun is not None:
+            return self._begin(self._begun)
+        self._arrived()
+        self._watcher.is_sending = False
+        try:
+            if self._watcher.has_ready:
+                await trio.lowlevel.checkpoint()  # who has much to read must not hold up the others
+            return await self._next()
+        finally:
+            self._watcher.is_sending = True
+            self._sent_at = trio.current_time()
+
+    def cut(self) -> None:
+        """Its client took nothing for too long. Whoever sends goes on for a moment, so he may learn why it ends."""
+        if not self._last:
+            self._told_slow()
+            log.warning("watch.slow_consumer", topics=len(self._session.subscriptions))
+            self._end(_SLOW)
+
+    def supersede(self) -> None:
+        """Another stream serves the session."""
+        self._leave()
+        self._end(_SUPERSEDED)
+        log.debug("watch.superseded")
+
+    def due(self) -> None:
+        """Nothing may have been sent for a while."""
+        now, every_s = trio.current_time(), self._session.heartbeat_s
+        if self._watcher.is_sending:
+            self._runtime.wheel.set(self, now + every_s)
+        elif now < self._sent_at + every_s:
+            self._runtime.wheel.set(self, self._sent_at + every_s)
+        else:
+            self._is_due = True
+            self._wake()
+
+    def close(self) -> None:
+        """The connection has ended, or nothing was to be sent."""
+        self._room.release()
+        self._slots.give()
+        self._leave()
+
+    # What is next.
+
+    def _begin(self, last_id: bytes) -> bytes:
+        """With an id, so that a client which is cut off before the first event can say that it has none."""
+        self._begun = None
+        self._sent_at = trio.current_time()
+        if self._session.is_over:
+            self._end(_EXPIRED)
+            return b"%b\n" % RETRY
+        self._session.attach(self, last_id)
+        for subscription in self._session.subscriptions.values():
+            self._watcher.add(subscription)
+        self._runtime.wheel.set(self, self._sent_at + self._session.heartbeat_s)
+        return with_id(RETRY, self._session.id())
+
+    async def _next(self) -> bytes:
+        while True:
+            if self._over:
+                return b""
+            if self._last or self._watcher.is_draining:
+                self._over = True
+                return self._last or _DRAINING
+            if not self._session.subscriptions:
+                self._session.end()
+                return b""
+            if self._watcher.has_ready and (events := await self._watcher.take(self._room)):
+                return b"".join(events)
+            if self._is_due:
+                self._is_due = False
+                self._runtime.wheel.set(self, trio.current_time() + self._session.heartbeat_s)
+                return heartbeat(self._runtime.engine.now_ms())
+            await self._sleep()
+
+    def _events(self, step: Step) -> list[bytes]:
+        one, plan = step.subscription, step.plan
+        self._made.append(one)
+        if step.error is not None:
+            retry_ms = int(THROTTLED_S * 1000) if step.is_throttled else 0
+            return [topic_error(one.topic, step.error, retry_ms=retry_ms)]
+        before = step.before
+        if plan is None:
+            gone = event(b"topic-deleted", deleted_fields(one.topic, one.head_seq))
+            return [with_id(gone, self._session.event_id(one, *before, before=before))]
+        events: list[bytes] = []
+        here = after_gap(plan), plan.epoch
+        if plan.gap is not None:
+            told = event(b"tombstone", gap_fields(plan, plan.gap, at_connect=step.is_start))
+            events.append(with_id(told, self._session.event_id(one, *here, before=before)))
+            before = here
+        there = plan.next_from_seq, plan.epoch
+        if step.text:
+            events.append(with_id(step.text, self._session.event_id(one, *there, before=before)))
+            before = there
+        if step.turned:
+            told = event(b"caught-up", caught_up_fields(plan))
+            events.append(with_id(told, self._session.event_id(one, *there, before=before)))
+        return events
+
+    def _arrived(self) -> None:
+        """The last piece is on its way, all of it."""
+        for one in self._made:
+            one.arrived()
+            if one.is_gone:
+                self._session.told_gone(one)
+        self._made.clear()
+
+    # Ends and waits.
+
+    def _end(self, last: bytes) -> None:
+        self._last = last
+        self._wake()
+
+    def _leave(self) -> None:
+        """Watch nothing any more."""
+        self._made.clear()
+        self._runtime.wheel.drop(self)
+        self._watcher.close()
+        if self._session.stream is self:
+            for one in self._session.subscriptions.values():
+                if one.watcher is self._watcher:
+                    self._watcher.drop(one)
+            self._session.detach()
+
+    async def _sleep(self) -> None:
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._give_up)
+
+    def _give_up(self, _: object) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def _wake(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
