@@ -48,9 +48,13 @@ class Waiting:
 
 def test_only_what_a_reader_at_the_head_can_see_wakes_him() -> None:
     readers = Readers()
-    event = threading.Event()
-    readers.add("t", event)
-    readers.tell({"t": News.FLOORS | News.DURABLE, "u": News.RECORDS})
+    event, of_durable = threading.Event(), threading.Event()
+    readers.add(DiffQuery(topic="t"), event)
+    readers.add(DiffQuery(topic="t", durable_only=True), of_durable)
+    readers.tell({"t": News.FLOORS, "u": News.RECORDS | News.DURABLE})
+    assert not of_durable.is_set()
+    readers.tell({"t": News.DURABLE})
+    assert of_durable.is_set()
     assert not event.is_set()
     readers.tell({"t": News.RECORDS})
     assert event.is_set()

@@ -196,3 +196,21 @@ def test_what_is_refused(
     with pytest.raises(topics.Rejected) as refused, store.watch(*arguments, **options):
         raise AssertionError
     assert said in refused.value.message
+
+
+def test_strong_gives_what_is_durable(store: topics.Store) -> None:
+    topic = store.create("a", durability="disk")
+    store.create("e", durability="ephemeral").put_many([{"data": n} for n in range(300)])
+    with store.watch("a", consistency="strong") as watch, store.watch("e", consistency="strong") as other:
+        topic.put_many([{"data": n} for n in range(300)])
+        for n in range(300):
+            value = next(watch)
+            assert isinstance(value, topics.WatchedRecord)
+            assert (value.data, topic.state().durable_seq) == (n, 300)
+        assert shown([next(watch)]) == [("a", "caught up", 300)]
+        watching = Watching(watch, 1)
+        assert wait_until(lambda: "a" in store._local.readers.strict)
+        topic.put("later")
+        store.sync()
+        assert shown(watching.end()) == [("a", "later")]
+        assert [one for _, one, *_ in shown([next(other) for _ in range(301)])] == [*range(300), "caught up"]

@@ -17,7 +17,7 @@ import attrs
 from topics.embed.lock import Reentered
 from topics.engine.engine import Engine
 from topics.log.reads.diff import DiffQuery
-from topics.log.reads.waiting import FOR_READERS, News, waits_on
+from topics.log.reads.waiting import FOR_READERS, FOR_STRICT_READERS, News, waits_on
 
 
 class Driver(Protocol):
@@ -35,29 +35,37 @@ class Driver(Protocol):
 
 
 class Readers:
-    """Who waits for which topic. Under the engine's lock."""
+    """Who waits for which topic; `strict`, for what is durable of it. Under the engine's lock."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, set[threading.Event]] = {}
+        self.strict: dict[str, set[threading.Event]] = {}
 
     def tell(self, news: Mapping[str, News]) -> None:
         for topic, kinds in news.items():
             if topic in self.waiting and kinds & FOR_READERS:
                 _wake(self.waiting[topic])
+            if topic in self.strict and kinds & FOR_STRICT_READERS:
+                _wake(self.strict[topic])
 
     def tell_all(self) -> None:
         """The store ends: nobody waits any longer."""
-        for events in self.waiting.values():
+        for events in (*self.waiting.values(), *self.strict.values()):
             _wake(events)
 
-    def add(self, topic: str, event: threading.Event) -> None:
-        self.waiting.setdefault(topic, set()).add(event)
+    def add(self, query: DiffQuery, event: threading.Event) -> None:
+        """Who asks for that is woken by news of it."""
+        self._table(query).setdefault(query.topic, set()).add(event)
 
-    def discard(self, topic: str, event: threading.Event) -> None:
-        events = self.waiting[topic]
+    def discard(self, query: DiffQuery, event: threading.Event) -> None:
+        table = self._table(query)
+        events = table[query.topic]
         events.discard(event)
         if not events:
-            del self.waiting[topic]
+            del table[query.topic]
+
+    def _table(self, query: DiffQuery) -> dict[str, set[threading.Event]]:
+        return self.strict if query.durable_only else self.waiting
 
 
 def _wake(events: Iterable[threading.Event]) -> None:
@@ -81,12 +89,12 @@ def wait_for_news(
         if not all(waits_on(local.engine.plan_diff(attrs.evolve(query, limit=0))) for query in asked):
             return True
         for query in asked:
-            local.readers.add(query.topic, event)
+            local.readers.add(query, event)
     try:
         is_told = event.wait(None if until_s == math.inf else max(until_s - time.monotonic(), 0))
     finally:
         with local.lock:
             for query in asked:
-                local.readers.discard(query.topic, event)
+                local.readers.discard(query, event)
     local.check_open()
     return is_told

@@ -40,12 +40,12 @@ async def test_several_topics_backlog_then_live(tmp_path: Path) -> None:
 
         async with trio.open_nursery() as tasks:
             tasks.start_soon(watch)
-            await until(lambda: store._runtime.hub.readers == 2)
+            await until(lambda: store._runtime.hub.topics == 2)
             await b.put("new")
             await a.put("newer")
         assert [one for one in data(found) if isinstance(one, int)] == list(range(600))
         assert sorted(one for one in data(found) if isinstance(one, str)) == ["new", "newer"]
-        assert store._runtime.hub.readers == 0
+        assert store._runtime.hub.topics == 0
 
 
 async def test_a_cancelled_item_is_lost_to_nobody(tmp_path: Path) -> None:
@@ -107,3 +107,14 @@ async def test_it_ends_with_its_topic_by_another_task_and_with_its_store(tmp_pat
         assert set(ended[3:]) == {"closed ended", "deleted TopicDeleted", "deleted ended"}
         await store.aclose()
     assert ended[6:] == ["shut shutting_down"]
+
+
+async def test_strong_gives_what_is_durable(tmp_path: Path) -> None:
+    async with topics.open_trio(tmp_path) as store:
+        topic = await store.create("a", durability="disk")
+        async with store.watch("a", consistency="strong") as watch:
+            await topic.put_many([{"data": n} for n in range(300)])
+            with trio.fail_after(20):
+                for n in range(300):
+                    assert data(await taken(watch, 1)) == [n]
+                    assert (await topic.state()).durable_seq == 300

@@ -111,16 +111,16 @@ class Cursors:
             cursor.is_deleted = True
             yield TopicDeleted(topic=topic, head_seq=cursor.head_seq if head_seq is None else head_seq)
 
-    def page(self, page: Page, views: Iterable[FrameView]) -> Iterator[WatchValue]:
-        """What a read has found. `views`: of its records."""
+    def page(self, page: Page, views: Iterable[FrameView], *, is_last: bool) -> Iterator[WatchValue]:
+        """What a read has found. `views`: of its records. `is_last`: nothing more is there yet."""
         if page.tombstone is not None:
             yield from self.tombstone(page.topic, page.tombstone, page.epoch)
         cursor = self._all[page.topic]
         cursor.epoch = page.epoch
         yield from self.records(page.topic, views, to_seq=page.next_from_seq, head_seq=page.head_seq)
-        if page.caught_up and cursor.is_behind:
+        if is_last and cursor.is_behind:
             yield from self.caught_up(page.topic, head_seq=page.head_seq, durable_seq=page.durable_seq)
-        cursor.is_behind = not page.caught_up
+        cursor.is_behind = not is_last
 
     def _live(self, topic: str) -> Cursor | None:
         cursor = self._all.get(topic)

@@ -51,8 +51,9 @@ class Rounds:
                         raise
                     yield from cursors.deleted(name)
                 else:
-                    yield from cursors.page(page, map(self._view, page.records))
-                    has_more = has_more or not page.caught_up
+                    is_last = self._is_last(page)
+                    yield from cursors.page(page, map(self._view, page.records), is_last=is_last)
+                    has_more = has_more or not is_last
             if not has_more and cursors.names:
                 try:
                     yield Wait(tuple(map(self._read, cursors.names)))
@@ -64,6 +65,11 @@ class Rounds:
         cursor, asked = self._cursors[name], self._asked
         assert cursor.seq is not None
         return Read(name, from_seq=cursor.seq, epoch=cursor.epoch, match=asked.match, node=asked.nodes)
+
+    def _is_last(self, page: Page) -> bool:
+        """Nothing more of it is there yet: at the head, or at what is durable if that is what is asked for."""
+        is_all = page.caught_up or (page.next_from_seq == page.from_seq and page.tombstone is None)
+        return is_all or (self._asked.is_strong and 0 < page.durable_seq <= page.next_from_seq)
 
     def _view(self, record: Record) -> FrameView:
         """The record, without what is to be left out, as a server sends it."""

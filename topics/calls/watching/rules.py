@@ -99,6 +99,10 @@ class Asked(msgspec.Struct, frozen=True, eq=False):
     include_meta: bool
     include_data: bool
 
+    @property
+    def is_strong(self) -> bool:
+        return self.consistency == "strong"
+
     def body(self, starts: Mapping[str, Start]) -> bytes:
         """Of the request for a session that begins there."""
         fields = {"consistency": self.consistency, "include_tags": True}

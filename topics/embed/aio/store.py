@@ -116,7 +116,9 @@ class AsyncStore(Findings, AsyncTopicStore):
         self._opened = runtime.opened
 
     def feed(self, asked: Asked) -> AsyncFeed:
-        return AsyncRoundsFeed(asked, self, self._runtime)
+        return AsyncRoundsFeed(
+            asked, self._runtime, read=partial(self._read, account=False, wait_ms=0), do=self.do
+        )
 
     async def do(self, steps: Steps[R]) -> R:
         return await carry_out_async(steps, self._answer)
