@@ -5,6 +5,8 @@ from __future__ import annotations
 import pathlib
 import re
 
+import pytest
+
 import topics
 from tests.e2e.browsing import Origin, visiting
 from topics.cli.demo.private_server import PrivateServer
@@ -28,6 +30,7 @@ def block(kind: str) -> str:
     return str(found)
 
 
+@pytest.mark.slow
 def test_the_page_lives_in_chromium(tmp_path: pathlib.Path) -> None:
     socket = block("js").replace('"ws://localhost:4000', '"ws://" + location.host + "')
     page = block("html").replace("<ol></ol>", f"<ol></ol>{REPORTING}<script>{socket}</script>")

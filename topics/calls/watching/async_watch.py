@@ -76,6 +76,8 @@ class AsyncWatch(AsyncIterator[WatchValue]):
         if self._waiting is not None:
             raise RuntimeError("another task waits for the next item of this watch: give each task its own")
         course = self._course
+        if not (only_begin or self._is_closed) and (value := course.value()) is not None:
+            return value  # without a scope, which takes longer than the rest
         try:
             with anyio.CancelScope() as self._waiting:
                 while not self._is_closed:
@@ -91,4 +93,6 @@ class AsyncWatch(AsyncIterator[WatchValue]):
                         course.answered(given)
         finally:
             self._waiting = None
+            if course.is_over:
+                await self._feed.aclose()
         return None
