@@ -142,8 +142,24 @@ def test_a_writer_and_a_way_that_breaks(server: PrivateServer, client: topics.Cl
         assert relay.streams > 3
 
 
+def test_many_topics_over_a_way_that_breaks(server: PrivateServer, client: topics.Client, name: str) -> None:
+    """So many that an id does not say where each is."""
+    names = [f"{name[:40]}-{i}" for i in range(100)]
+    for one in names:
+        client.create(one, durability="ephemeral").put_many([{"data": n} for n in range(20)])
+    chance = random.Random(5)
+    with CuttingRelay(server.port, [chance.randrange(2000, 40_000) for _ in range(12)]) as relay:
+        with topics.Client(relay.url) as cut, cut.watch(names) as watch:
+            found: dict[str, list[Any]] = {one: [] for one in names}
+            while sum(map(len, found.values())) < 2000:
+                value = next(watch)
+                found[value.topic] += told([value])
+        assert relay.streams > 3
+    assert found == {one: list(range(20)) for one in names}
+
+
 @pytest.mark.rule("O5.4")
-def test_it_goes_on_when_the_server_was_killed(tmp_path: Path) -> None:
+def test_it_goes_on_when_the_server_was_killed_or_stopped(tmp_path: Path) -> None:
     with PrivateServer(tmp_path / "data", tmp_path) as server, topics.Client(server.url) as client:
         topic = client.create("t", durability="fsync")
         gone = client.create("gone")
@@ -153,7 +169,7 @@ def test_it_goes_on_when_the_server_was_killed(tmp_path: Path) -> None:
             assert sorted(taken(watch, 2)) == ["old", "older"]
             for life in range(2):
                 topic.put_many([{"data": [life, n]} for n in range(50)])
-                server.kill()
+                (server.kill, server.stop)[life]()
                 server.start()
                 topic.put([life, "last"])
                 assert taken(watch, 51) == [*([life, n] for n in range(50)), [life, "last"]]
