@@ -256,6 +256,26 @@ async def test_who_does_not_read_is_told_what_he_lost(mock_clock):
         await here.gone(events)
 
 
+async def test_who_comes_late_is_not_given_what_was_deleted_since(mock_clock):
+    """What others were given, at the same cursor and of the same news, is not read again for them alone."""
+    async with place() as here:
+        await here.make()
+        slow = await here.stream(topics={"t": {}}, back=400)
+        await caught_up(slow)
+        await here.put("x" * 1000)
+        quick = await here.stream(topics={"t": {"tail": True}})
+        await caught_up(quick)
+        await here.put("deleted")
+        assert seqs(await quick.told()) == [2]
+        await here.ask("topics/t/delete", before_seq=3)
+        assert seqs(await slow.told()) == [1]  # was on its way
+        await here.settled()
+        assert not slow.has_more()
+        await here.put("live")
+        assert [seqs(await slow.told()), seqs(await quick.told())] == [[3], [3]]
+        await here.gone(slow, quick)
+
+
 @pytest.mark.rule("S4.19")
 async def test_a_topic_that_was_created_anew_is_another(mock_clock):
     async with place() as here:

@@ -106,6 +106,25 @@ async def test_nothing_of_before_comes_behind_the_answer(mock_clock):
         await peer.quiet()
 
 
+async def test_what_was_being_read_when_it_was_replaced_is_not_sent(mock_clock):
+    async with place() as here, socket_of(here.site) as (peer, _):
+        await here.put("a", "b")
+        reads, page = trio.Event(), here.runtime._fetcher.page
+
+        async def slowly(engine, query, **more):
+            await reads.wait()
+            return await page(engine, query, **more)
+
+        here.runtime._fetcher.page = slowly
+        await peer.send(subscribe())
+        await here.settled()
+        await peer.send(subscribe(from_seq=1))
+        await here.settled()
+        reads.set()
+        assert shape(await peer.messages(4)) == ["subscribed", "subscribed", ("record", 2), "caught_up"]
+        await peer.quiet()
+
+
 REFUSED = [
     ({}, "invalid_request", "topic"),
     ({"topic": "t", "topics": {"t": {}}}, "invalid_request", "topics"),

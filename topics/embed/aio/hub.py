@@ -55,6 +55,11 @@ class Subscribers:
     def come(self) -> None:
         self._come.set()
 
+    def at_hand(self, key: Hashable) -> Any:
+        """What was found under this key; None if nothing was yet."""
+        found = self._found.get(key)
+        return None if isinstance(found, trio.Event) else found
+
     async def once(self, key: Hashable, find: Callable[[], Awaitable[T]]) -> T:
         """What `find` gives, found by the first who asks for it under this key. If he fails, or leaves, the next one
         is the first.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -102,6 +103,12 @@ def last_event(status: int, reason: str, message: str) -> bytes:
 
 def id_of(places: Mapping[str, int | tuple[int, int]]) -> bytes:
     return urlsafe_b64encode(_encode(places)).rstrip(b"=")
+
+
+@lru_cache(1024)
+def id_of_one(topic: str, place: int | tuple[int, int]) -> bytes:
+    """Most watches are of one topic, and many of the same."""
+    return id_of({topic: place})
 
 
 def checkpoint_id(number: int) -> bytes:

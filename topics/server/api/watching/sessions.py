@@ -23,7 +23,7 @@ from topics.embed.aio.wheel import Wheel
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.ports import Entropy
 from topics.server.api.slots import Slots
-from topics.server.api.watching.frames import checkpoint_id, id_of, parse_id
+from topics.server.api.watching.frames import checkpoint_id, id_of, id_of_one, parse_id
 from topics.server.runtime.log import log
 
 SESSION_TTL_MS: Final = 300_000
@@ -130,6 +130,8 @@ class WatchSession:
         if len(self.epochs) > PLAIN_ID_TOPICS_MAX:
             self._trail.append(_Before(self.number, subscription.topic, *before))
             return checkpoint_id(self.number)
+        if len(self.subscriptions) == 1 and not subscription.is_gone:
+            return id_of_one(subscription.topic, self._shown(subscription.topic, cursor, epoch))
         places = self._live_places()
         if not subscription.is_gone:
             places[subscription.topic] = self._shown(subscription.topic, cursor, epoch)
