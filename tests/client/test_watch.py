@@ -19,6 +19,8 @@ import pytest
 import topics
 from tests.client.cutting import CuttingRelay
 from tests.server.process import CERTIFICATES, Process
+from tests.support.embedded import wait_until
+from topics.calls.watching import session
 from topics.cli.demo.private_server import PrivateServer
 
 BACKENDS = ["trio", "asyncio"]
@@ -182,6 +184,23 @@ def test_it_goes_on_when_the_server_was_killed_or_stopped(tmp_path: Path) -> Non
             assert sorted(map(str, found)) == sorted(map(str, ["deleted", (1, 3, "recreated"), 0, 1, 2]))
             assert watch.positions["anew"] == {"from_seq": 3, "epoch": 2}
         assert gone.name == "gone"
+
+
+def test_a_server_that_is_silent_is_asked_again_and_nobody_is_told(
+    server: PrivateServer, client: topics.Client, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "SILENT_S", 0.2)  # its own signs of life come every 15 s
+    topic = client.create(name)
+    with (
+        CuttingRelay(server.port, []) as relay,
+        topics.Client(relay.url) as behind,
+        behind.watch(name) as watch,
+    ):
+        assert isinstance(next(watch), topics.CaughtUp)
+        rest = in_thread(lambda: next(watch))
+        assert wait_until(lambda: relay.streams > 2)
+        topic.put("later")
+        assert told([rest()]) == ["later"]
 
 
 def test_another_process_goes_on_from_its_positions(
