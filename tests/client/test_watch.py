@@ -20,8 +20,9 @@ import topics
 from tests.client.cutting import CuttingRelay
 from tests.server.process import CERTIFICATES, Process
 from tests.support.embedded import wait_until
-from topics.calls.watching import session
+from topics.calls.watching.rules import WatchRules
 from topics.cli.demo.private_server import PrivateServer
+from topics.client.session_feed import SessionFeed
 
 BACKENDS = ["trio", "asyncio"]
 PATIENCE_S = 20
@@ -187,15 +188,13 @@ def test_it_goes_on_when_the_server_was_killed_or_stopped(tmp_path: Path) -> Non
 
 
 def test_a_server_that_is_silent_is_asked_again_and_nobody_is_told(
-    server: PrivateServer, client: topics.Client, name: str, monkeypatch: pytest.MonkeyPatch
+    server: PrivateServer, client: topics.Client, name: str
 ) -> None:
-    monkeypatch.setattr(session, "SILENT_S", 0.2)  # its own signs of life come every 15 s
     topic = client.create(name)
-    with (
-        CuttingRelay(server.port, []) as relay,
-        topics.Client(relay.url) as behind,
-        behind.watch(name) as watch,
-    ):
+    asked = WatchRules(name).asked(client.limits)
+    with CuttingRelay(server.port, []) as relay, topics.Client(relay.url) as behind:
+        # The server's own signs of life come every 15 s.
+        watch = topics.Watch(SessionFeed(asked, behind._line, behind._transport, silent_s=0.2))
         assert isinstance(next(watch), topics.CaughtUp)
         rest = in_thread(lambda: next(watch))
         assert wait_until(lambda: relay.streams > 2)

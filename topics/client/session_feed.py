@@ -12,7 +12,7 @@ import httpx
 from topics.calls.retry import Answer, Line, Request, Send, Sleep
 from topics.calls.watching.cursors import Cursors
 from topics.calls.watching.rules import Asked
-from topics.calls.watching.session import Receive, Session
+from topics.calls.watching.session import SILENT_S, Receive, Session
 from topics.client.transport import Body, Transport, build, check_events, closed, failures_told
 
 
@@ -77,11 +77,11 @@ class EventStream:
 
 
 class SessionFeed:
-    """`Feed` of a client."""
+    """`Feed` of a client. `silent_s`: a stream from which so long nothing comes is broken."""
 
-    def __init__(self, asked: Asked, line: Line, transport: Transport) -> None:
+    def __init__(self, asked: Asked, line: Line, transport: Transport, *, silent_s: float = SILENT_S) -> None:
         self.cursors = Cursors(asked.starts)
-        self.steps = Session(self.cursors, asked, line).steps()
+        self.steps = Session(self.cursors, asked, line, silent_s=silent_s).steps()
         self._line = line
         self._transport = transport
         self._stream = EventStream(transport)

@@ -42,11 +42,12 @@ class Receive:
 class Session:
     """`steps`: of the whole watch, over any number of sessions and streams."""
 
-    def __init__(self, cursors: Cursors, asked: Asked, line: Line) -> None:
+    def __init__(self, cursors: Cursors, asked: Asked, line: Line, *, silent_s: float = SILENT_S) -> None:
         self._cursors = cursors
         self._asked = asked
         self._line = line
         self._absence = Absence(line.url, "topics.watch")
+        self._silent_s = silent_s
         self._wid: str | None = None
         self._last_id = ""
         self._failures = 0  # streams in a row that brought nothing
@@ -88,7 +89,8 @@ class Session:
         """All that one stream brings; then a pause, if it is not over."""
         again = {"last-event-id": self._last_id} if self._last_id else {}
         request = Request(
-            "GET", f"{PATH}/{wid}", headers={"accept": "text/event-stream", **again}, repeatable=True, silent_s=SILENT_S
+            "GET", f"{PATH}/{wid}", headers={"accept": "text/event-stream", **again}, repeatable=True,
+            silent_s=self._silent_s,
         )  # fmt: skip
         self._failures += 1
         end = Said("")
