@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from topics.calls.patience import Patience
     from topics.calls.producer import Producer, Receipt
     from topics.calls.trouble import Unreachable
+    from topics.calls.watching.async_watch import AsyncWatch
+    from topics.calls.watching.values import CaughtUp, Tombstone, TopicDeleted, WatchedRecord
+    from topics.calls.watching.watch import Watch
     from topics.calls.workers.async_worker import AsyncWorker
     from topics.calls.workers.worker import Worker
     from topics.client.async_client import AsyncClient
@@ -57,8 +60,10 @@ _WHERE = {
     "AsyncReceipt": "topics.calls.async_producer",
     "AsyncStore": "topics.embed.aio.store",
     "AsyncTopic": "topics.calls.awaiting",
+    "AsyncWatch": "topics.calls.watching.async_watch",
     "AsyncWorker": "topics.calls.workers.async_worker",
     "CannotOpen": "topics.kernel.errors",
+    "CaughtUp": "topics.calls.watching.values",
     "Client": "topics.client.client",
     "CompactionResult": "topics.host.checkpoint.compaction",
     "Corrupt": "topics.kernel.errors",
@@ -80,12 +85,16 @@ _WHERE = {
     "Rejected": "topics.kernel.errors",
     "Store": "topics.embed.store",
     "StoreOptions": "topics.store.opened",
+    "Tombstone": "topics.calls.watching.values",
     "Topic": "topics.calls.blocking",
     "TopicConfig": "topics.kernel.config",
+    "TopicDeleted": "topics.calls.watching.values",
     "TopicState": "topics.engine.replies",
     "TopicSummary": "topics.calls.messages",
     "TopicsError": "topics.kernel.errors",
     "Unreachable": "topics.calls.trouble",
+    "Watch": "topics.calls.watching.watch",
+    "WatchedRecord": "topics.calls.watching.values",
     "Worker": "topics.calls.workers.worker",
     "open": "topics.embed.store",
     "open_trio": "topics.embed.aio.store",
@@ -93,10 +102,12 @@ _WHERE = {
 
 __all__ = [
     "Account", "Appended", "AsyncClient", "AsyncJob", "AsyncProducer", "AsyncQueue", "AsyncReceipt",
-    "AsyncStore", "AsyncTopic", "AsyncWorker", "CannotOpen", "Client", "CompactionResult", "Corrupt", "Fatal",
-    "Gap", "Job", "JobsSettled", "Limits", "Page", "Patience", "PeekedJob", "Producer", "Queue", "QueueState",
-    "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic", "TopicConfig",
-    "TopicState", "TopicSummary", "TopicsError", "Unreachable", "Worker", "__version__", "open", "open_trio",
+    "AsyncStore", "AsyncTopic", "AsyncWatch", "AsyncWorker", "CannotOpen", "CaughtUp", "Client",
+    "CompactionResult", "Corrupt", "Fatal", "Gap", "Job", "JobsSettled", "Limits", "Page", "Patience",
+    "PeekedJob", "Producer", "Queue", "QueueState", "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected",
+    "Store", "StoreOptions", "Tombstone", "Topic", "TopicConfig", "TopicDeleted", "TopicState",
+    "TopicSummary", "TopicsError", "Unreachable", "Watch", "WatchedRecord", "Worker", "__version__", "open",
+    "open_trio",
 ]  # fmt: skip
 
 

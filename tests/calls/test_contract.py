@@ -108,6 +108,8 @@ OF_STORE: dict[str, list[Given]] = {
     "producer": [],  # tests/calls/test_producer.py
     "worker": [],  # tests/calls/test_workers.py
     "supply": [],
+    "watch": [],  # tests/calls/watching/test_watch.py
+    "feed": [],
     "backup": [],
     "close": [],
     "do": [],
@@ -131,6 +133,9 @@ class Handing(TopicStore):
         self.seen.add(type(call))
         return self.store.do(call)
 
+    def feed(self, asked: Any) -> Any:
+        return self.store.feed(asked)
+
     def backup(self, dest: Any, **options: Any) -> Any:
         return self.store.backup(dest, **options)
 
@@ -151,6 +156,9 @@ class AsyncHanding(AsyncTopicStore):
     async def _answer(self, call: Call[Any]) -> Any:
         self.seen.add(type(call))
         return await self.store.do(call)
+
+    def feed(self, asked: Any) -> Any:
+        return self.store.feed(asked)
 
     async def backup(self, dest: Any, **options: Any) -> Any:
         return await self.store.backup(dest, **options)
@@ -320,6 +328,10 @@ def test_a_producer_takes_a_record_as_put_does() -> None:
 def test_a_worker_in_tasks_has_the_names_of_one_in_threads() -> None:
     assert public(topics.AsyncWorker) == public(topics.Worker) | {"running"}
     assert parameters(topics.AsyncWorker, "stop") == parameters(topics.Worker, "stop")
+
+
+def test_a_watch_in_tasks_has_the_names_of_one_in_threads() -> None:
+    assert public(topics.AsyncWatch) == public(topics.Watch) - {"close"} | {"aclose"}
 
 
 def test_a_method_is_described_as_its_call(tmp_path: Path) -> None:

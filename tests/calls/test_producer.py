@@ -50,6 +50,9 @@ class Gated(TopicStore):
         self.writes.append(len(done))
         return done
 
+    def feed(self, asked: Any) -> Any:
+        raise NotImplementedError
+
     def backup(self, dest: Any, **options: Any) -> Any:
         raise NotImplementedError
 
@@ -72,6 +75,9 @@ class Loop(AsyncTopicStore):
         if self.fails is not None:
             raise self.fails
         return self.store.do(steps)
+
+    def feed(self, asked: Any) -> Any:
+        raise NotImplementedError
 
     async def backup(self, dest: Any, **options: Any) -> Any:
         raise NotImplementedError

@@ -410,6 +410,9 @@ class Failing(TopicStore):
             raise Unreachable(Trouble.LOST, "http://there", "gone", sent=True)
         return found
 
+    def feed(self, asked: Any) -> Any:
+        raise NotImplementedError
+
     def backup(self, dest: Any, **options: Any) -> Any:
         raise NotImplementedError
 

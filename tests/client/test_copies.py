@@ -28,7 +28,8 @@ pytestmark = pytest.mark.rule("O5.9")
 # What belongs to a process, or is no object of its own: everything else that is public has an example.
 HANDLES: Final = (
     "Store", "Client", "Topic", "Producer", "Receipt", "AsyncClient", "AsyncTopic", "AsyncProducer", "AsyncReceipt",
-    "AsyncStore", "Queue", "AsyncQueue", "Job", "AsyncJob", "Worker", "AsyncWorker",
+    "AsyncStore", "Queue", "AsyncQueue", "Job", "AsyncJob", "Worker", "AsyncWorker", "Watch",
+    "AsyncWatch",
 )  # fmt: skip
 NEITHER: Final = ("open", "open_trio", "__version__")
 WAYS: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -49,6 +50,8 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
     queue = store.queue("q", node="w")
     queue.put_many([{"data": 1}, {"data": 2, "delay_ms": 5}])
     job = queue.claim()[0]
+    watch = store.watch("t")
+    lost, watched, caught_up = next(watch), next(watch), [next(watch) for _ in range(2)][-1]
     damage = DamageReport(file=SegmentId(1, 1), offset=7, why="torn", topic="t", first_seq=1, last_seq=2)
     cut = CutReport(file=WalFileId(0, 0, 1), offset=7, bytes=100, seqs={"t": 3})
     return {
@@ -61,6 +64,7 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
             CheckpointIncomplete("left out", damages=[damage], cuts=[cut]),
             topics.Corrupt("damaged", file=SegmentId(1, 1)),
         ],
+        "CaughtUp": [caught_up],
         "Fatal": [topics.Fatal("the disk said no", shard=0), coded(topics.Fatal("no"), Code.INTERNAL)],
         "Gap": [page.tombstone],
         "JobsSettled": [queue.ack([job, 9])],
@@ -78,10 +82,13 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
             Reentered(), WrongState("not now", field="f"),
         ],
         "StoreOptions": [topics.StoreOptions(shards=2, archive=ArchiveRules())],
+        "Tombstone": [lost],
         "TopicConfig": [topic.state().config],
+        "TopicDeleted": [topics.TopicDeleted(topic="t", head_seq=7)],
         "TopicState": [topic.state()],
         "TopicSummary": [*store.list()],
         "TopicsError": [noted(TopicsError("anything", more=[1]))],
+        "WatchedRecord": [watched],
         "Unreachable": [topics.Unreachable(Trouble.LOST, "http://x", "lost", sent=True, idempotency_key="k")],
     }  # fmt: skip
 

@@ -14,7 +14,7 @@ from tests.embed.conftest import OpenSim
 from tests.support.embedded import wait_until
 from topics.embed.readers import Readers, wait_for_news
 from topics.log.reads.diff import DiffQuery
-from topics.log.reads.waiting import News
+from topics.log.reads.waiting import News, news_since
 from topics.testing.clock import ManualClock
 
 PATIENCE_S = 20
@@ -48,8 +48,13 @@ class Waiting:
 
 def test_only_what_a_reader_at_the_head_can_see_wakes_him() -> None:
     readers = Readers()
-    event = readers.add("t")
-    readers.tell({"t": News.FLOORS | News.DURABLE, "u": News.RECORDS})
+    event, of_durable = threading.Event(), threading.Event()
+    readers.add(DiffQuery(topic="t"), event)
+    readers.add(DiffQuery(topic="t", durable_only=True), of_durable)
+    readers.tell({"t": News.FLOORS, "u": News.RECORDS | News.DURABLE})
+    assert not of_durable.is_set()
+    readers.tell({"t": News.DURABLE})
+    assert of_durable.is_set()
     assert not event.is_set()
     readers.tell({"t": News.RECORDS})
     assert event.is_set()
@@ -156,7 +161,7 @@ def test_what_comes_between_the_read_and_the_wait_is_news(store: topics.Store) -
     plan = store._opened.engine.plan_diff(DiffQuery(topic="t"))
     topic.put("in between")
 
-    assert wait_for_news(store._local, plan, time.monotonic() + PATIENCE_S)
+    assert wait_for_news(store._local, [news_since(plan)], time.monotonic() + PATIENCE_S)
 
 
 def test_many_wait_for_one(store: topics.Store) -> None:

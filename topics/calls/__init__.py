@@ -17,8 +17,9 @@ workers wait for anything.
     producer        `Producer`: batches by a thread
     async_producer  `AsyncProducer`: batches by a task
     workers         who does the jobs of a queue
+    watching        topics as they grow, live
     retry           a request repeated as often as that is safe
-    patience        when it is repeated, and for how long
+    patience        when it is repeated, and for how long; a store that is away
     intake          a caller's values as columns of stored bytes
     page            what a read gives
     messages        values as bodies of requests, answers as values

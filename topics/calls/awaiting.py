@@ -22,6 +22,8 @@ from topics.calls.call import Steps
 from topics.calls.job_values import Claimant, LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.page import Page
+from topics.calls.watching.async_watch import AsyncFeed, AsyncWatch
+from topics.calls.watching.rules import Asked, WatchRules
 from topics.calls.workers.async_worker import AsyncWorker
 from topics.calls.workers.claims import Claims
 from topics.calls.workers.desk import Supply
@@ -149,6 +151,15 @@ def worker_of(
     return described(method, rules, gives="AbstractAsyncContextManager[AsyncWorker[AsyncJob]]")
 
 
+def watch_of(rules: Callable[P, WatchRules]) -> Callable[Concatenate[AsyncTopicStore, P], AsyncWatch]:
+    """A method of every store that gives a watch."""
+
+    def method(store: AsyncTopicStore, /, *args: P.args, **options: P.kwargs) -> AsyncWatch:
+        return AsyncWatch(store.feed(rules(*args, **options).asked(store.limits)))
+
+    return described(method, rules, gives="AsyncWatch")
+
+
 @named
 class AsyncTopic:
     """A handle of one topic, by name, as `Topic` is: its methods are awaited, and its streams are async iterators.
@@ -256,6 +267,10 @@ class AsyncTopicStore(Located, ABC):
         """Where a worker has its jobs from: of a store in this process by claims, of a server by a WebSocket."""
         return Claims(self, queue, until_empty=until_empty)
 
+    @abstractmethod
+    def feed(self, asked: Asked) -> AsyncFeed:
+        """Where a watch has its values from: of a store in this process by reads, of a server by a stream of events."""
+
     create = topic_of(of_topics.create)
     config = of_store(of_topics.config)
     delete = of_store(of_topics.Delete)
@@ -264,6 +279,7 @@ class AsyncTopicStore(Located, ABC):
     checkpoint = of_store(of_topics.Checkpoint)
     producer = producer_of(Rules)
     worker = worker_of(WorkerRules)
+    watch = watch_of(WatchRules)
 
     async def __aenter__(self) -> Self:
         return self

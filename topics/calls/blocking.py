@@ -19,6 +19,8 @@ from topics.calls.call import Steps
 from topics.calls.job_values import Claimant, LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.producer import Producer
+from topics.calls.watching.rules import Asked, WatchRules
+from topics.calls.watching.watch import Feed, Watch
 from topics.calls.workers.leases import WorkerRules
 from topics.codec.manifest import Written
 from topics.kernel.ids import check_topic_name
@@ -134,6 +136,15 @@ def worker_of(rules: Callable[P, WorkerRules]) -> Callable[Concatenate[TopicStor
         return Worker(queue, asked, store, store.supply(queue, until_empty=asked.until_empty))
 
     return described(method, rules, gives="Worker[Job]")
+
+
+def watch_of(rules: Callable[P, WatchRules]) -> Callable[Concatenate[TopicStore, P], Watch]:
+    """A method of every store that gives a watch."""
+
+    def method(store: TopicStore, /, *args: P.args, **options: P.kwargs) -> Watch:
+        return Watch(store.feed(rules(*args, **options).asked(store.limits)))
+
+    return described(method, rules, gives="Watch")
 
 
 @named
@@ -260,6 +271,10 @@ class TopicStore(Located, ABC):
 
         return Claims(InThreads(self), queue, until_empty=until_empty)
 
+    @abstractmethod
+    def feed(self, asked: Asked) -> Feed:
+        """Where a watch has its values from: of a store in this process by reads, of a server by a stream of events."""
+
     create = topic_of(of_topics.create)
     config = of_store(of_topics.config)
     delete = of_store(of_topics.Delete)
@@ -268,6 +283,7 @@ class TopicStore(Located, ABC):
     checkpoint = of_store(of_topics.Checkpoint)
     producer = producer_of(Rules)
     worker = worker_of(WorkerRules)
+    watch = watch_of(WatchRules)
 
     def __enter__(self) -> Self:
         return self

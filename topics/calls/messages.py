@@ -33,6 +33,7 @@ FORMAT_LIMITS: Final = Limits(
     meta_keys=U16_MAX, tag_bytes=U16_MAX, node_bytes=U16_MAX, key_bytes=U16_MAX, dedup_id_bytes=U16_MAX,
     content_type_bytes=U16_MAX, page_bytes=U32_MAX, claim_limit=PASS_JOBS_MAX,
 )  # fmt: skip
+NO_DATA: Final = b"null"  # of a record whose data was left out
 _CONFIG_FIELDS: Final = frozenset(field.name for field in attrs.fields(TopicConfig)) | {"durable"}
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -115,7 +116,7 @@ class Sent(msgspec.Struct, gc=False):
     tag: str = msgspec.field(name="$tag", default="")
     key: str = msgspec.field(name="$key", default="")
     content_type: str = msgspec.field(name="$content_type", default="")
-    data: msgspec.Raw = msgspec.Raw(b"null")
+    data: msgspec.Raw = msgspec.Raw(NO_DATA)
     meta: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -187,7 +188,7 @@ def view_of(sent: Sent) -> FrameView:
     if sent.key:
         exts[Ext.KEY] = sent.key.encode()
     data = bytes(sent.data)
-    if sent.content_type:
+    if sent.content_type and data != NO_DATA:
         exts[Ext.CONTENT_TYPE] = sent.content_type.encode()
         data = base64.b64decode(_bytes(data).encoded, validate=True)
     flags = (TAG if sent.tag else 0) | (NODE if sent.node else 0) | (EXT if exts else 0)

@@ -3,11 +3,13 @@
 A call is repeated after a lost connection, a 429 or a 503, with a wait that doubles, is spread by chance, and is at
 least what `Retry-After` asks. It ends after so many attempts, or when the next one would begin after the bound in time.
 As long as a server has never answered, nobody may be there at all, and the bound is `reach_ms`; one that has answered
-before is being restarted, and worth `total_ms`.
+before is being restarted, and worth `total_ms`. Who goes on by himself, as workers and watches do, waits without end:
+that is an `Absence`.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -15,7 +17,11 @@ from typing import Final
 
 import attrs
 
+from topics.calls.trouble import passes
+from topics.kernel.errors import TopicsError
+
 _DOUBLINGS_MAX: Final = 16
+_ATTEMPTS_COUNTED: Final = 10
 
 
 @attrs.frozen(kw_only=True)
@@ -56,3 +62,35 @@ def retry_after_s(value: str | None) -> float:
     if value is None or not value.isascii() or not value.isdigit() or len(value) > 9:
         return 0.0
     return float(value)
+
+
+class Absence:
+    """Failures in a row of what is at `where`, told to the log `name`."""
+
+    def __init__(self, where: str, name: str) -> None:
+        self._where = where
+        self._log = logging.getLogger(name)
+        self._chance = Pace().chance
+        self._failures = 0
+
+    def pause_s(self, error: TopicsError, *, is_remote: bool) -> float:
+        """How long to wait behind this one. Raises it if no patience helps."""
+        if not passes(error, is_remote=is_remote):
+            raise error
+        self._failures += 1
+        if self._failures == 1:
+            self._log.warning("%s; trying again until it is there", error.message)
+        return pause_s(self._failures, self._chance())
+
+    def ended(self) -> None:
+        if self._failures:
+            self._log.warning("%s is there again", self._where)
+        self._failures = 0
+
+
+def pause_s(failures: int, chance: float) -> float:
+    """How long to wait after so many failures in a row, in seconds: as a client waits. `chance` in [0, 1)."""
+    attempts = min(failures, _ATTEMPTS_COUNTED)
+    wait_s = Patience().wait_s(attempts, elapsed_s=0, retry_after_s=0, known=True, chance=chance)
+    assert wait_s is not None
+    return wait_s

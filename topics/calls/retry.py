@@ -24,7 +24,10 @@ _SAFE: Final = frozenset({Code.NOT_READY, Code.THROTTLED})  # said before anythi
 
 @attrs.frozen
 class Request:
-    """`repeatable`: twice is as good as once. `writes`: it changes something. `wait_ms`: it may take that long."""
+    """`repeatable`: twice is as good as once. `writes`: it changes something. `wait_ms`: it may take that long.
+
+    `silent_s`: the answer is a stream of events, which is kept, and may be silent for so long.
+    """
 
     method: str
     path: str
@@ -33,6 +36,8 @@ class Request:
     repeatable: bool = False
     writes: bool = False
     wait_ms: int = 0
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+    silent_s: float | None = None
 
 
 @attrs.frozen

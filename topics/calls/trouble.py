@@ -64,6 +64,19 @@ def not_topics(url: str, why: str) -> Unreachable:
     )
 
 
+_PASSES: Final = frozenset({Code.THROTTLED, Code.NOT_READY, Code.DISK_LOW, Code.REQUEST_TIMEOUT})
+_RESTARTS: Final = frozenset({Code.SHUTTING_DOWN, Code.STORAGE_READ_ONLY})
+
+
+def passes(error: TopicsError, *, is_remote: bool) -> bool:
+    """Whether the same call may do later. A server is started again by somebody; a store in this process is not."""
+    if isinstance(error, Unreachable):
+        return error.reason not in (Trouble.TLS, Trouble.NOT_TOPICS)
+    if not isinstance(error, Rejected):
+        return False
+    return error.code in _PASSES or (is_remote and error.code in _RESTARTS)
+
+
 class _Error(msgspec.Struct):
     code: str
     message: str

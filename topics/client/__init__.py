@@ -10,6 +10,8 @@ wire cannot carry is refused before anything is sent: payloads of bytes, and `sy
     transport        HTTP by httpx: connections that are kept, time bounds, and what a failure of theirs means
     async_client     `AsyncClient`: the same for tasks
     async_transport  its connections
+    session_feed     what a watch is told by a server: sessions, and streams of events
+    async_session_feed  the same for tasks
     websocket        text messages, both ways, by websockets' sans-IO protocol
     pushes           the jobs of a worker, pushed over a WebSocket
 """

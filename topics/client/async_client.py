@@ -18,8 +18,11 @@ from topics.calls.job_values import Claimant
 from topics.calls.methods import named
 from topics.calls.patience import Pace, Patience
 from topics.calls.retry import Answer, Line, Send, Sleep
+from topics.calls.watching.async_watch import AsyncFeed
+from topics.calls.watching.rules import Asked
 from topics.calls.workers.desk import Supply
 from topics.client.address import parse_address
+from topics.client.async_session_feed import AsyncSessionFeed
 from topics.client.async_transport import CONNECTIONS_MAX, AsyncTransport, Take
 from topics.client.client import backup_request
 from topics.client.key import read_api_key
@@ -75,6 +78,9 @@ class AsyncClient(AsyncTopicStore):
         if until_empty:
             return super().supply(queue, until_empty=True)
         return Pushes(Way(self.where, self._transport.headers, self._transport.trust), queue)
+
+    def feed(self, asked: Asked) -> AsyncFeed:
+        return AsyncSessionFeed(asked, self._line, self._transport)
 
     async def do(self, steps: Steps[R]) -> R:
         return await drive_async(over_http(iter(steps), self._line), self._answer)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
+from weakref import WeakSet
 
 import anyio
 import httpx
@@ -24,6 +25,12 @@ CONNECTIONS_MAX: Final = 512  # each reader that waits has one
 Take: TypeAlias = Callable[[AsyncIterator[bytes], int | None], Awaitable[Any]]
 
 
+class AsyncStream(Protocol):
+    """As `Stream`."""
+
+    async def aclose(self) -> None: ...
+
+
 class AsyncTransport:
     """Connections to one server, for tasks of one run. Whoever finds all of them in use waits for his turn."""
 
@@ -33,39 +40,40 @@ class AsyncTransport:
         self.url = address.url
         given = settings(address, api_key=api_key, cafile=cafile, connections_max=1)
         self.headers, self.trust = given["headers"], given["verify"]
-        self._connect = partial(httpx.AsyncClient, **given)
+        self.connect = partial(httpx.AsyncClient, **given)
         self._room = anyio.Semaphore(connections_max)
         self._idle: list[httpx.AsyncClient] = []
         self._busy: set[httpx.AsyncClient] = set()
-        self._closed = False
+        self.streams: WeakSet[AsyncStream] = WeakSet()
+        self.is_closed = False
 
     async def aclose(self) -> None:
-        self._closed = True
-        await _close(*self._idle, *self._busy)
+        self.is_closed = True
+        for stream in list(self.streams):
+            await stream.aclose()
+        await close(*self._idle, *self._busy)
 
     async def send(self, request: Request, take: Take | None = None) -> Answer:
         """As `Transport.send`. Cancelled, it takes its connection along."""
         async with self._room:
-            if self._closed:
+            if self.is_closed:
                 raise closed()
-            http = self._idle.pop() if self._idle else self._connect()
+            http = self._idle.pop() if self._idle else self.connect()
             self._busy.add(http)
             try:
-                with failures_told(self.url, lambda: self._closed):
+                with failures_told(self.url, lambda: self.is_closed):
                     answer = await self._exchange(http, request, take)
             except BaseException:
                 self._busy.discard(http)
-                await _close(http)
+                await close(http)
                 raise
             self._busy.discard(http)
-            if not self._closed:
+            if not self.is_closed:
                 self._idle.append(http)
             return answer
 
     async def _exchange(self, http: httpx.AsyncClient, request: Request, take: Take | None) -> Answer:
-        built = build(http, self.url, request)
-        built.stream = _Whole(request.body or b"")
-        found = await http.send(built, stream=True)
+        found = await begin(http, self.url, request)
         pieces = found.aiter_raw()
         try:
             check_encoding(found, self.url)
@@ -77,11 +85,15 @@ class AsyncTransport:
             else:
                 taken = await take(pieces, size_told(found))
         finally:
-            await found.aclose()
-            with suppress(httpx.HTTPError, httpx.StreamError):
-                async for _ in pieces:  # it is over now; whom nobody had ask to its end, Trio would warn of
-                    pass
+            await end(found, pieces)
         return Answer(found.status_code, taken, found.headers.get("retry-after"))
+
+
+async def begin(http: httpx.AsyncClient, url: str, request: Request) -> httpx.Response:
+    """The answer, of which the body is still to come."""
+    built = build(http, url, request)
+    built.stream = _Whole(request.body or b"")
+    return await http.send(built, stream=True)
 
 
 class _Whole(httpx.AsyncByteStream):
@@ -99,7 +111,15 @@ class _Whole(httpx.AsyncByteStream):
         return self._rest.pop()
 
 
-async def _close(*connections: httpx.AsyncClient) -> None:
+async def end(found: httpx.Response, pieces: AsyncIterator[bytes]) -> None:
+    """It is over; of a generator that nobody had ask to its end, Trio would warn."""
+    await found.aclose()
+    with suppress(httpx.HTTPError, httpx.StreamError):
+        async for _ in pieces:
+            pass
+
+
+async def close(*connections: httpx.AsyncClient) -> None:
     with anyio.CancelScope(shield=True):
         for connection in connections:
             await connection.aclose()

@@ -18,6 +18,7 @@ from topics.calls.patience import Pace, Patience
 from topics.calls.retry import Answer, Line, Request, Send, Sleep
 from topics.client.address import parse_address
 from topics.client.key import check_key, read_api_key
+from topics.client.session_feed import SessionFeed
 from topics.client.transport import Transport
 from topics.codec.manifest import Written
 from topics.host.backup.unpacking import receive_backup
@@ -26,6 +27,8 @@ from topics.kernel.limits import Limits
 
 if TYPE_CHECKING:
     from topics.calls.job_values import Claimant
+    from topics.calls.watching.rules import Asked
+    from topics.calls.watching.watch import Feed
     from topics.calls.workers.desk import Supply
 
 R = TypeVar("R")
@@ -102,6 +105,9 @@ class Client(TopicStore):
         from topics.client.websocket import Way
 
         return Pushes(Way(self.where, self._transport.headers, self._transport.trust), queue)
+
+    def feed(self, asked: Asked) -> Feed:
+        return SessionFeed(asked, self._line, self._transport)
 
     def do(self, steps: Steps[R]) -> R:
         return drive(over_http(iter(steps), self._line), self._answer)

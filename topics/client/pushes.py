@@ -24,8 +24,8 @@ import msgspec
 from topics.calls.job_values import Claimant, LeasedRecord, read_pushed, read_settled
 from topics.calls.jobs import Ack, Nack, Settle
 from topics.calls.messages import MALFORMED
+from topics.calls.patience import Absence
 from topics.calls.trouble import WORDS, Trouble, Unreachable, not_topics, told
-from topics.calls.workers.absence import Absence
 from topics.calls.workers.desk import Desk
 from topics.calls.workers.leases import LEFT
 from topics.client.websocket import Way, WebSocket, connected
@@ -74,7 +74,7 @@ class Pushes(Generic[J]):
         self._way = way
         self._queue = queue
         self._line: _Line[J] | None = None
-        self._absence = Absence(way.url)
+        self._absence = Absence(way.url, "topics.worker")
 
     async def run(self, desk: Desk[J]) -> None:
         while not desk.is_stopping:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 import httpx
 
@@ -29,20 +30,34 @@ ANSWER_S: Final = 60.0  # without a byte; a write may wait for a slow disk, or b
 CONNECTIONS_MAX: Final = 64
 IDLE_S: Final = 30.0  # less than the server keeps a connection without requests
 ANSWER_BYTES_MAX: Final = 64 * MIB
+EVENTS: Final = "text/event-stream"
+
+
+class Stream(Protocol):
+    """An answer without an end, on a connection of its own."""
+
+    def cut(self) -> None: ...
 
 
 class Transport:
-    """Connections to one server, usable by many threads."""
+    """Connections to one server, usable by many threads. `connect`: another one; `streams`: what ends with it."""
 
     def __init__(self, address: Address, *, api_key: str | None, cafile: str | None) -> None:
         self.url = address.url
         given = settings(address, api_key=api_key, cafile=cafile, connections_max=CONNECTIONS_MAX)
         self.headers, self.trust = given["headers"], given["verify"]
-        self._connect = partial(httpx.Client, **given)
-        self._pool = (os.getpid(), self._connect())
+        self.connect = partial(httpx.Client, **given)
+        self.streams: WeakSet[Stream] = WeakSet()
+        self._pool = (os.getpid(), self.connect())
+
+    @property
+    def is_closed(self) -> bool:
+        return self._http().is_closed
 
     def close(self) -> None:
         self._http().close()
+        for stream in list(self.streams):
+            stream.cut()
 
     def _http(self) -> httpx.Client:
         """This process's connections. A forked child begins with none: on its parent's each would get the other's
@@ -50,7 +65,7 @@ class Transport:
         """
         pid, http = self._pool
         if pid != os.getpid() and not http.is_closed:
-            http = self._connect()
+            http = self.connect()
             self._pool = (os.getpid(), http)
         return http
 
@@ -110,14 +125,26 @@ def settings(
 
 
 def build(http: httpx.Client | httpx.AsyncClient, url: str, request: Request) -> httpx.Request:
+    headers = dict(request.headers)
+    if request.body is not None:
+        headers["content-type"] = "application/json"
+    answer_s = ANSWER_S + request.wait_ms / 1000 if request.silent_s is None else request.silent_s
     return http.build_request(
         request.method,
         url + request.path,
         params=request.query or None,
         content=request.body,
-        headers={} if request.body is None else {"content-type": "application/json"},
-        timeout=httpx.Timeout(ANSWER_S + request.wait_ms / 1000, connect=CONNECT_S),
+        headers=headers,
+        timeout=httpx.Timeout(answer_s, connect=CONNECT_S),
     )
+
+
+def check_events(found: httpx.Response, url: str) -> None:
+    """A stream of events was asked for."""
+    check_encoding(found, url)
+    kind = found.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != EVENTS:
+        raise not_topics(url, f"it answered {kind or 'something'} where {EVENTS} was asked for")
 
 
 def check_encoding(found: httpx.Response, url: str) -> None:

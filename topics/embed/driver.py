@@ -341,7 +341,7 @@ class LocalEngine:
         for ticket in effects.finished:
             if ticket.waiter is not None:
                 ticket.waiter()
-        if self.readers.waiting:
+        if self.readers.waiting or self.readers.strict:
             self.readers.tell(effects.news)
 
     @property

@@ -5,16 +5,19 @@ While nobody waits, publishing costs one look into an empty dict.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+import attrs
+
 from topics.embed.lock import Reentered
 from topics.engine.engine import Engine
-from topics.log.reads.diff import DiffPlan
-from topics.log.reads.waiting import FOR_READERS, News, news_since, waits_on
+from topics.log.reads.diff import DiffQuery
+from topics.log.reads.waiting import FOR_READERS, FOR_STRICT_READERS, News, waits_on
 
 
 class Driver(Protocol):
@@ -32,31 +35,37 @@ class Driver(Protocol):
 
 
 class Readers:
-    """Who waits for which topic. Under the engine's lock."""
+    """Who waits for which topic; `strict`, for what is durable of it. Under the engine's lock."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, set[threading.Event]] = {}
+        self.strict: dict[str, set[threading.Event]] = {}
 
     def tell(self, news: Mapping[str, News]) -> None:
         for topic, kinds in news.items():
             if topic in self.waiting and kinds & FOR_READERS:
                 _wake(self.waiting[topic])
+            if topic in self.strict and kinds & FOR_STRICT_READERS:
+                _wake(self.strict[topic])
 
     def tell_all(self) -> None:
         """The store ends: nobody waits any longer."""
-        for events in self.waiting.values():
+        for events in (*self.waiting.values(), *self.strict.values()):
             _wake(events)
 
-    def add(self, topic: str) -> threading.Event:
-        event = threading.Event()
-        self.waiting.setdefault(topic, set()).add(event)
-        return event
+    def add(self, query: DiffQuery, event: threading.Event) -> None:
+        """Who asks for that is woken by news of it."""
+        self._table(query).setdefault(query.topic, set()).add(event)
 
-    def discard(self, topic: str, event: threading.Event) -> None:
-        events = self.waiting[topic]
+    def discard(self, query: DiffQuery, event: threading.Event) -> None:
+        table = self._table(query)
+        events = table[query.topic]
         events.discard(event)
         if not events:
-            del self.waiting[topic]
+            del table[query.topic]
+
+    def _table(self, query: DiffQuery) -> dict[str, set[threading.Event]]:
+        return self.strict if query.durable_only else self.waiting
 
 
 def _wake(events: Iterable[threading.Event]) -> None:
@@ -64,23 +73,28 @@ def _wake(events: Iterable[threading.Event]) -> None:
         event.set()
 
 
-def wait_for_news(local: Driver, plan: DiffPlan, until_s: float) -> bool:
-    """Until something happened to the plan's topic since it was made. False if the time (monotonic) is over before.
+def wait_for_news(
+    local: Driver, asked: Sequence[DiffQuery], until_s: float, event: threading.Event | None = None
+) -> bool:
+    """Until one of these would give something. False if the time (monotonic) is over before. `event`: ends it, too.
 
     Raises:
         Rejected: topic_not_found; shutting_down if the store is closed before or meanwhile.
     """
     if local.is_inside:
         raise Reentered
+    event = event or threading.Event()
     with local.lock:
         local.check_open()
-        if not waits_on(local.engine.plan_diff(news_since(plan))):
+        if not all(waits_on(local.engine.plan_diff(attrs.evolve(query, limit=0))) for query in asked):
             return True
-        event = local.readers.add(plan.topic)
+        for query in asked:
+            local.readers.add(query, event)
     try:
-        is_told = event.wait(max(until_s - time.monotonic(), 0))
+        is_told = event.wait(None if until_s == math.inf else max(until_s - time.monotonic(), 0))
     finally:
         with local.lock:
-            local.readers.discard(plan.topic, event)
+            for query in asked:
+                local.readers.discard(query, event)
     local.check_open()
     return is_told

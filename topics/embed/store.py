@@ -21,6 +21,8 @@ from topics.calls.job_checks import peeked
 from topics.calls.job_values import LeasedRecord, PeekedJob, leased_of, peeked_of
 from topics.calls.messages import TopicSummary, summary_of
 from topics.calls.page import Page, make_page
+from topics.calls.watching.rules import Asked
+from topics.calls.watching.watch import Feed
 from topics.codec.log.frame import FrameView
 from topics.codec.manifest import Written
 from topics.embed.backup import back_up
@@ -32,6 +34,7 @@ from topics.embed.housekeeping import Housekeeper
 from topics.embed.lock import Reentered
 from topics.embed.moving import MoverThread
 from topics.embed.readers import wait_for_news
+from topics.embed.rounds_feed import RoundsFeed
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, Pause, Purge, PutTopic
 from topics.engine.replies import Appended, QueuePurged, Reply, TopicDeleted, TopicPut, TopicState
 from topics.host.checkpoint.checkpointer import Checkpointer
@@ -46,7 +49,7 @@ from topics.kernel.ports import Clock, Disk
 from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.log.reads.frames import assemble
 from topics.log.reads.records import RecordsPlan, RecordsQuery
-from topics.log.reads.waiting import Waited, waits_on
+from topics.log.reads.waiting import Waited, news_since, waits_on
 from topics.store.directory import ClaimedDirectory
 from topics.store.opened import Opened, StoreOptions
 from topics.store.reading import read_page
@@ -183,6 +186,9 @@ class Store(Findings, TopicStore):
         assert checkpointer is not None
         return self._compactor, checkpointer
 
+    def feed(self, asked: Asked) -> Feed:
+        return RoundsFeed(asked, self, self._local)
+
     def do(self, steps: Steps[R]) -> R:
         return carry_out(steps, self._answer)
 
@@ -308,7 +314,7 @@ class Store(Findings, TopicStore):
         waited, in_time = Waited(query, plan), True
         views: Views = ()
         while in_time and waited.goes_on:
-            in_time = wait_for_news(self._local, plan, until_s)
+            in_time = wait_for_news(self._local, [news_since(plan)], until_s)
             plan, views = self._page(waited.next_query())
             waited.add(plan)
         return waited.whole(), views

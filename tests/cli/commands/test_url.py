@@ -302,3 +302,37 @@ def test_a_put_goes_on_over_a_restart(call: Call, tmp_path: pathlib.Path, spawn:
         assert (child.returncode, err) == (0, b"")
         assert json.loads(out)["count"] == 3
         assert [line["data"] for line in call("get", "t", "--json", "--url", own.url).lines] == [1, 2, 3]
+
+
+@pytest.mark.rule("O2.6")
+def test_tail_goes_on_over_a_killed_server(tmp_path: pathlib.Path, spawn: Spawn) -> None:
+    with PrivateServer(tmp_path / "data", tmp_path) as own, topics.Client(own.url) as client:
+        topic = client.create("t", durability="fsync")
+        topic.put(1)
+        child = spawn("tail", "t", "--url", own.url, "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            assert next_line(child)["data"] == 1
+            own.kill()
+            own.start()
+            topic.put(2)
+            assert next_line(child)["data"] == 2
+            child.send_signal(signal.SIGINT)
+            out, err = child.communicate(timeout=20)
+        finally:
+            child.kill()
+            child.communicate()
+    assert (child.returncode, out, err) == (130, b"", b"")
+
+
+def test_tail_ends_quietly_when_nobody_reads_it(tail: Any, server: PrivateServer) -> None:
+    with topics.Client(server.url) as client:
+        topic = client.create("unread")
+        topic.put(1)
+        child = tail("unread", "--json")
+        assert next_line(child)["data"] == 1
+        assert child.stdout is not None
+        child.stdout.close()
+        topic.put(2)
+        assert child.wait(20) == 0
+        assert child.stderr is not None
+        assert child.stderr.read() == b""

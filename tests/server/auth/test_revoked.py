@@ -296,7 +296,7 @@ async def test_a_socket_is_no_request_under_way(mock_clock):
         assert site.keys.find(b"mine").requests == 0
 
 
-@pytest.mark.rule("H2.23", "H9.5")
+@pytest.mark.rule("H2.23", "H9.5", "H9.10")
 async def test_a_watch_is_its_keys_and_ends_with_it(mock_clock):
     async with place(sessions=1) as there:
         mine, theirs = await there.client(), await there.client()

@@ -9,7 +9,7 @@ import trio.testing
 
 from tests.server.api.asking import Here, ask, fields_of
 from tests.server.wire.places import open_site
-from topics.embed.aio.hub import Hub, Subscribers
+from topics.embed.aio.hub import TOLD_AT_ONCE, Hub, Subscribers
 from topics.engine.commands import Append
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
@@ -57,6 +57,45 @@ async def test_who_waits_again_before_the_others_have_gone_on_is_told_of_the_nex
         told.append("again")
 
     assert (told, hub.readers, hub.topics) == (["again"], 0, 0)
+
+
+class Follows:
+    """A follower that keeps what it is told of."""
+
+    is_strict = False
+
+    def __init__(self, topic="a"):
+        self.topic, self.news = topic, []
+
+    def told(self, news):
+        self.news.append(news)
+
+    def end(self): ...
+
+
+async def test_of_very_many_followers_some_are_told_at_once_and_the_others_by_and_by():
+    hub, many = Hub(), [Follows() for _ in range(3 * TOLD_AT_ONCE)]
+    for one in many:
+        hub.follow(one)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hub.run)
+        await trio.testing.wait_all_tasks_blocked()
+        hub.tell({"a": News.RECORDS})
+        told = [one for one in many if one.news]
+        assert len(told) == TOLD_AT_ONCE
+        hub.leave(many[-1])  # before it was told
+        hub.tell({"b": News.FLOORS})
+        await trio.testing.wait_all_tasks_blocked()
+        assert len({one.news[-1] for one in many[:-1]}) == 1
+        assert many[-1].news == []
+        hub.tell({"a": News.RECORDS})
+        hub.tell({"a": News.FLOORS})  # what the first were given may be gone: the others are given their own
+        hub.tell({"a": News.RECORDS})
+        hub.tell({"a": News.FLOORS})
+        await trio.testing.wait_all_tasks_blocked()
+        assert [len(one.news) for one in many[:-1]] == [3] * TOLD_AT_ONCE + [2] * (2 * TOLD_AT_ONCE - 1)
+        assert len({one.news[-1] for one in many[:-1]}) == 2
+        nursery.cancel_scope.cancel()
 
 
 async def test_what_is_asked_for_under_one_key_is_found_once():

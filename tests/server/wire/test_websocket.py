@@ -77,7 +77,7 @@ FRAMES = {
     "NaN": (frame(b'{"op":"ping","x":NaN}') + ASK, ["invalid_request", "pong"]),
     "no op": (frame(b"{}") + ASK, ["invalid_request", "pong"]),
     "an unknown op": (text(op="pong") + ASK, ["invalid_request", "pong"]),
-    "an op that comes later": (text(op="subscribe", topic="t") + ASK, ["invalid_request", "pong"]),
+    "an op of what is not there": (text(op="subscribe", topic="t") + ASK, ["topic_not_found", "pong"]),
     "an op that is no text": (text(op=None) + text(op={}) + ASK, ["invalid_request"] * 2 + ["pong"]),
     "too deep": (
         frame(b'{"op":"ping","x":' + b"[" * 300 + b"]" * 300 + b"}") + ASK, ["invalid_request", "pong"],

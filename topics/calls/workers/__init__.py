@@ -3,7 +3,6 @@
 leases        when a lease is extended, and when it is lost
 desk          where jobs lie between who brings them and those who do them
 sigterm       how SIGTERM stops the workers of a process
-absence       a store that is away for a while
 claims        jobs of a store in this process, claimed
 async_worker  `AsyncWorker`: jobs done by tasks
 worker        `Worker`: jobs done by threads

@@ -14,7 +14,9 @@ from anyio.abc import TaskGroup
 
 from topics.calls.job_values import Claimant, LeasedRecord
 from topics.calls.jobs import Ack, Extend, Nack, Settle
+from topics.calls.patience import pause_s
 from topics.calls.topics import State
+from topics.calls.trouble import passes
 from topics.calls.workers.claims import AsyncCarrier
 from topics.calls.workers.desk import Desk, Supply
 from topics.calls.workers.leases import (
@@ -22,8 +24,6 @@ from topics.calls.workers.leases import (
     STOPPED,
     Leases,
     WorkerRules,
-    passes,
-    pause_s,
     reason_of,
     retry_ms,
 )

@@ -14,7 +14,7 @@ from anyio import to_thread
 from topics.calls.call import Steps
 from topics.calls.job_values import Claimant, LeasedRecord
 from topics.calls.jobs import Claim, Settle
-from topics.calls.workers.absence import Absence
+from topics.calls.patience import Absence
 from topics.calls.workers.desk import Desk
 from topics.engine.replies import JobsSettled
 from topics.kernel.errors import TopicsError
@@ -64,7 +64,7 @@ class Claims(Generic[J]):
         self._until_empty = until_empty
 
     async def run(self, desk: Desk[J]) -> None:
-        absence = Absence(self._store.where)
+        absence = Absence(self._store.where, "topics.worker")
         while not desk.is_stopping:
             if not desk.room:
                 await desk.wishes.wait()

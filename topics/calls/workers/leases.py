@@ -14,10 +14,8 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from topics.calls.job_values import LeasedRecord
-from topics.calls.patience import Patience
-from topics.calls.trouble import Trouble, Unreachable
 from topics.kernel.checks import flag, whole_number
-from topics.kernel.errors import Code, Rejected, TopicsError, invalid
+from topics.kernel.errors import invalid
 from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN, REASON_BYTES_MAX, Limits
 
 J = TypeVar("J", bound=LeasedRecord)
@@ -26,10 +24,6 @@ STOPPED: Final = "the worker stopped"
 LEFT: Final = "its loop was left before it was done"
 
 _ASK_AGAIN_MS: Final = 1000  # who waits for jobs hears in that time that the worker is to stop
-_ATTEMPTS_COUNTED: Final = 10
-_PATIENCE: Final = Patience()
-_PASSES: Final = frozenset({Code.THROTTLED, Code.NOT_READY, Code.DISK_LOW, Code.REQUEST_TIMEOUT})
-_RESTARTS: Final = frozenset({Code.SHUTTING_DOWN, Code.STORAGE_READ_ONLY})
 _RETRY_FIRST_MS: Final = 1000
 _RETRY_MAX_MS: Final = 60_000
 
@@ -122,23 +116,6 @@ class Leases(Generic[J]):
 
     def _live(self, now_s: float) -> list[J]:
         return [job for job in self._held.values() if not job.is_settled and job.until_s > now_s]
-
-
-def passes(error: TopicsError, *, is_remote: bool) -> bool:
-    """Whether the same call may do later. A server is started again by somebody; a store in this process is not."""
-    if isinstance(error, Unreachable):
-        return error.reason not in (Trouble.TLS, Trouble.NOT_TOPICS)
-    if not isinstance(error, Rejected):
-        return False
-    return error.code in _PASSES or (is_remote and error.code in _RESTARTS)
-
-
-def pause_s(failures: int, chance: float) -> float:
-    """How long to wait after so many failures in a row, in seconds: as a client waits. `chance` in [0, 1)."""
-    attempts = min(failures, _ATTEMPTS_COUNTED)
-    wait_s = _PATIENCE.wait_s(attempts, elapsed_s=0, retry_after_s=0, known=True, chance=chance)
-    assert wait_s is not None
-    return wait_s
 
 
 def retry_ms(deliveries: int) -> int:

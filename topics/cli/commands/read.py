@@ -23,6 +23,7 @@ from topics.cli.io.terminal import TerminalStyle
 if TYPE_CHECKING:
     from topics.calls.blocking import Topic, TopicStore
     from topics.calls.page import Page
+    from topics.calls.watching.rules import Start
     from topics.cli.io.lines import Item
 
 TAIL_DEFAULT = 10
@@ -153,14 +154,9 @@ def tail(
 
 
 def _follow(streams: list[_TopicItems], printer: _Printer, *, match: Any, store: TopicStore) -> None:
-    from topics.cli.io.lines import items
-    from topics.cli.target.following import Mark, follow
+    from topics.cli.target.following import Follower
     from topics.embed.store import Store
 
-    marks = {
-        stream.topic.name: Mark(topic=stream.topic, from_seq=stream.from_seq, epoch=stream.epoch)
-        for stream in streams
-    }
     sys.stdout.flush()
     if isinstance(store, Store):
         alone = f"following {store.where}, which nobody else can write to as long as this command has it open"
@@ -169,9 +165,11 @@ def _follow(streams: list[_TopicItems], printer: _Printer, *, match: Any, store:
             "topics: ",
             colour="cyan",
         )
-    for name, page in follow(marks, match=match):
-        printer.write(name, items(page))
-        sys.stdout.flush()
+    follower = Follower(store, {stream.topic.name: stream.position for stream in streams}, match=match)
+    for item in follower:
+        printer.write(item.topic, [item])
+        if not follower.is_behind:
+            sys.stdout.flush()
 
 
 def _start(*, from_seq: int | None, since: str | None, from_ts: str | None = None) -> ReadChoice:
@@ -256,14 +254,13 @@ def _print_account(sums: dict[str, int], *, as_json: bool) -> None:
 class _TopicItems:
     """(ts, topic, item) of one topic up to its head; a tombstone stands just before the record that follows it.
 
-    `last`: only so many seqs before the head (None: as `reading` says). `from_seq`, `epoch`: how far it was read.
+    `last`: only so many seqs before the head (None: as `reading` says). `position`: how far it was read.
     """
 
     def __init__(self, store: TopicStore, topic: Topic, reading: ReadChoice, *, last: int | None) -> None:
         state = topic.state()
         self.topic = topic
-        self.epoch = state.epoch
-        self.from_seq = state.head_seq
+        self.position: Start = {"from_seq": state.head_seq, "epoch": state.epoch}
         self._store = store
         self._stop_seq = state.head_seq
         if last is not None:
@@ -278,7 +275,7 @@ class _TopicItems:
             for item in items(page):
                 ts = getattr(item, "ts", page.records[0].ts if page.records else ts)
                 yield ts, self.topic.name, item
-            self.from_seq, self.epoch = page.next_from_seq, page.epoch
+            self.position = {"from_seq": page.next_from_seq, "epoch": page.epoch}
 
 
 class _Printer:

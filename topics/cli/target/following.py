@@ -1,69 +1,95 @@
-"""Following topics: one thread each waits for more, at a server or in this process, and tells what comes here.
+"""Following topics, at a server or in this process: one watch of all of them, in a thread; what it gives comes here.
 
-A topic that is deleted is looked for once a second: created again it is another one, and its first page begins with the
-tombstone that says so. The threads end with the process.
+A topic that is deleted is looked for once a second, by a thread of its own: created again it is another one, and what
+comes of it begins with the tombstone that says so. The threads end with the process.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from queue import Queue
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
+from topics.calls.watching.values import CaughtUp, Tombstone, TopicDeleted, WatchedRecord
 from topics.cli.core.failure import say
 from topics.kernel.errors import Code, Rejected
+from topics.log.floors import Reason
 
 if TYPE_CHECKING:
-    from topics.calls.blocking import Topic
-    from topics.calls.page import Page
+    from topics.calls.blocking import TopicStore
+    from topics.calls.watching.rules import Start
 
-WAIT_MS: Final = 20_000
 LOOK_AGAIN_S: Final = 1.0
-PAGES_QUEUED_MAX: Final = 16
+QUEUED_MAX: Final = 64
+
+Followed = WatchedRecord | Tombstone
 
 
-@attrs.frozen(kw_only=True)
-class Mark:
-    """Where a reader of a topic is."""
+class Follower:
+    """`starts`: where each topic is begun."""
 
-    topic: Topic
-    from_seq: int
-    epoch: int
+    def __init__(self, store: TopicStore, starts: Mapping[str, Start], *, match: Any = None) -> None:
+        self._store = store
+        self._starts = starts
+        self._match = match
+        self._queue: Queue[Followed | Exception] = Queue(QUEUED_MAX)
 
+    @property
+    def is_behind(self) -> bool:
+        """More has come already."""
+        return not self._queue.empty()
 
-def follow(marks: Mapping[str, Mark], *, match: Any = None) -> Iterator[tuple[str, Page]]:
-    """(topic, page) for ever, in the order in which they come. Raises what one of the readers ran into."""
-    pages: Queue[tuple[str, Page | Exception]] = Queue(PAGES_QUEUED_MAX)
-    for name, mark in marks.items():
-        threading.Thread(target=_read, args=(name, mark, match, pages), daemon=True).start()
-    while True:
-        name, page = pages.get()
-        if isinstance(page, Exception):
-            raise page
-        yield name, page
+    def __iter__(self) -> Iterator[Followed]:
+        """For ever, in the order in which it comes. Raises what a thread ran into."""
+        logging.getLogger("topics.watch").addHandler(_Saying())
+        self._begin(self._watch, self._starts)
+        while True:
+            found = self._queue.get()
+            if isinstance(found, Exception):
+                raise found
+            yield found
 
+    def _begin(self, what: Any, *given: Any) -> None:
+        threading.Thread(target=self._carefully, args=(what, *given), daemon=True).start()
 
-def _read(name: str, mark: Mark, match: Any, pages: Queue[tuple[str, Page | Exception]]) -> None:
-    is_gone = False
-    while True:
+    def _carefully(self, what: Any, *given: Any) -> None:
         try:
-            for page in mark.topic.pages(
-                from_seq=mark.from_seq, epoch=mark.epoch, match=match, wait_ms=WAIT_MS
-            ):
-                if page.epoch != mark.epoch:
-                    say(f"topic {name!r} was deleted and created again (epoch {page.epoch})", "topics: ")
-                is_gone = False
-                mark = attrs.evolve(mark, from_seq=page.next_from_seq, epoch=page.epoch)
-                pages.put((name, page))
+            what(*given)
         except Exception as error:  # noqa: BLE001 -- told by the thread that prints
-            if not isinstance(error, Rejected) or error.code is not Code.TOPIC_NOT_FOUND:
-                pages.put((name, error))
-                return
-            if not is_gone:
-                say(f"topic {name!r} was deleted; waiting for it to be created again", "topics: ")
-            is_gone = True
+            self._queue.put(error)
+
+    def _watch(self, starts: Mapping[str, Start]) -> None:
+        watch = self._store.watch(starts, match=self._match)
+        for value in watch:
+            match value:
+                case TopicDeleted(topic=name):
+                    say(f"topic {name!r} was deleted; waiting for it to be created again", "topics: ")
+                    self._begin(self._look_again, name, watch.positions[name])
+                    continue
+                case CaughtUp():
+                    continue
+                case Tombstone(topic=name, reason=Reason.RECREATED):
+                    epoch = watch.positions[name].get("epoch")
+                    say(f"topic {name!r} was deleted and created again (epoch {epoch})", "topics: ")
+            self._queue.put(value)
+
+    def _look_again(self, name: str, start: Start) -> None:
+        while True:
+            try:
+                if self._store.config(name) is not None:
+                    self._watch({name: start})
+                    return
+            except Rejected as refused:
+                if refused.code is not Code.TOPIC_NOT_FOUND:
+                    raise
             time.sleep(LOOK_AGAIN_S)
+
+
+class _Saying(logging.Handler):
+    """What a watch tells its log, on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage(), "topics: ")

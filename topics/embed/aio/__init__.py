@@ -1,6 +1,7 @@
 """The engine driven by Trio: in a program of one's own by `open_trio`, and in the server (architecture 3 and 4).
 
 store      `open_trio` and `AsyncStore`: a data directory in a program on Trio
+async_rounds_feed  what a watch is told by a store in this process, to a task
 runtime    the engine driven by Trio: the one place that touches it
 shard      one shard on Trio: a task says which batch comes next, a thread does the system calls
 thread     a thread for system calls, one a shard (performance 4): never a pool's, never Python's work

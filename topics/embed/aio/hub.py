@@ -4,18 +4,20 @@ Who stands at one cursor and asks for one form gets one page: the first of them 
 the others take it from the news that woke them all.
 
 A long poll waits in its task, once. A follower is told of all news until it leaves; while it waits it is an entry here,
-and nothing else.
+and nothing else. Of very many some are told at once and the others by and by, so that whoever else asks has his turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import Any, Protocol, TypeVar, cast
+from itertools import islice
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import trio
 
 from topics.log.reads.waiting import FOR_READERS, FOR_STRICT_READERS, News
 
+TOLD_AT_ONCE: Final = 64  # a delivery takes the loop about 20 µs
 T = TypeVar("T")
 
 
@@ -85,6 +87,8 @@ class Hub:
         self._waiting: dict[str, Subscribers] = {}
         self._following: dict[str, dict[Follower, None]] = {}
         self._strict: dict[str, dict[Follower, None]] = {}
+        self._untold: dict[Follower, Subscribers] = {}
+        self._more = trio.lowlevel.ParkingLot()  # who tells them
         self.readers = 0
         self.told = 0
         self.is_draining = False
@@ -114,6 +118,7 @@ class Hub:
         table = self._strict if follower.is_strict else self._following
         others = table.get(follower.topic, {})
         others.pop(follower, None)
+        self._untold.pop(follower, None)
         if not others:
             table.pop(follower.topic, None)
 
@@ -123,12 +128,29 @@ class Hub:
             if (topic in self._waiting or topic in self._following) and kinds & FOR_READERS:
                 subscribers = self._waiting.pop(topic, None) or Subscribers()
                 subscribers.come()
-                for follower in self._following.get(topic, ()):
-                    follower.told(subscribers)
+                self._tell_some(self._following.get(topic, {}), subscribers)
             if topic in self._strict and kinds & FOR_STRICT_READERS:
+                self._tell_some(self._strict[topic], Subscribers())
+            if self._untold and kinds & News.FLOORS:  # what was found for others may be gone
                 subscribers = Subscribers()
-                for follower in self._strict[topic]:
-                    follower.told(subscribers)
+                self._untold |= {one: subscribers for one in self._untold if one.topic == topic}
+
+    async def run(self) -> None:
+        """Tell those whom it was too many to tell at once."""
+        while True:
+            while self._untold:
+                for follower in list(islice(self._untold, TOLD_AT_ONCE)):
+                    follower.told(self._untold.pop(follower))
+                await trio.lowlevel.checkpoint()
+            await self._more.park()
+
+    def _tell_some(self, followers: Mapping[Follower, None], subscribers: Subscribers) -> None:
+        for follower in islice(followers, TOLD_AT_ONCE):
+            self._untold.pop(follower, None)
+            follower.told(subscribers)
+        if len(followers) > TOLD_AT_ONCE:
+            self._untold |= dict.fromkeys(islice(followers, TOLD_AT_ONCE, None), subscribers)
+            self._more.unpark_all()
 
     def tell_all(self) -> None:
         """The server drains: nobody waits any longer, and who comes to follow does so in vain."""

@@ -117,6 +117,7 @@ class Runtime:
                     keepers.start_soon(self._alarms)
                     keepers.start_soon(self.mover.run)
                     keepers.start_soon(self.wheel.run)
+                    keepers.start_soon(self.hub.run)
                     if self.compactor is not None:
                         keepers.start_soon(self.compactor.run)
                     try:

@@ -25,8 +25,11 @@ from topics.calls.job_checks import peeked
 from topics.calls.job_values import LeasedRecord, leased_of, peeked_of
 from topics.calls.messages import TopicSummary, summary_of
 from topics.calls.page import Page, make_page
+from topics.calls.watching.async_watch import AsyncFeed
+from topics.calls.watching.rules import Asked
 from topics.codec.log.frame import FrameView
 from topics.codec.manifest import Written
+from topics.embed.aio.async_rounds_feed import AsyncRoundsFeed
 from topics.embed.aio.runtime import Runtime
 from topics.embed.backup import back_up
 from topics.embed.findings import Findings
@@ -111,6 +114,11 @@ class AsyncStore(Findings, AsyncTopicStore):
         self.is_remote = False
         self._runtime = runtime
         self._opened = runtime.opened
+
+    def feed(self, asked: Asked) -> AsyncFeed:
+        return AsyncRoundsFeed(
+            asked, self._runtime, read=partial(self._read, account=False, wait_ms=0), do=self.do
+        )
 
     async def do(self, steps: Steps[R]) -> R:
         return await carry_out_async(steps, self._answer)
