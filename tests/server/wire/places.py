@@ -37,6 +37,7 @@ def new_site(
     table = route_table()
     if more_routes:
         table = RouteTable((*table.routes, *more_routes), table.schemas)
+    options = {"entropy": SeededEntropy(), **options}
     chosen = SiteOptions(limits=limits, version="0.0.test", **options)  # type: ignore[arg-type]  # attrs checks names
     return Site(table, chosen, keys)
 
