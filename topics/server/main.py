@@ -40,7 +40,7 @@ from topics.server.api.site import Site
 from topics.server.api.table import route_table
 from topics.server.app.handover import Http2HandOver
 from topics.server.auth.keyfile import begin_keys, read_keys
-from topics.server.auth.keys import KeyCaps, Keys
+from topics.server.auth.keys import Keys
 from topics.server.listener import REFUSALS_MAX, Listener, ListenerOptions, bind, port_of
 from topics.server.runtime.log import log, take_over_libraries
 from topics.server.settings import ServerSettings
@@ -104,12 +104,8 @@ async def main(settings: ServerSettings, options: StoreOptions, home: Home, told
         context = None
         if settings.certfile is not None and settings.keyfile is not None:
             context = server_context(settings.certfile, settings.keyfile)
-        caps = KeyCaps(
-            streams=settings.max_streams_per_key,
-            requests=settings.max_requests_per_key,
-            sessions=settings.max_watch_sessions_per_key,
-        )
-        site = make_site(settings, options, begin_keys(settings.api_keys, settings.api_keys_file, caps))
+        keys = begin_keys(settings.api_keys, settings.api_keys_file, settings.key_caps)
+        site = make_site(settings, options, keys)
         hand_over = Http2HandOver(
             site,
             keep_alive_s=settings.idle_timeout_ms / 1000,

@@ -16,7 +16,7 @@ import attrs
 
 from topics.kernel.errors import invalid
 from topics.kernel.limits import INLINE_BYTES_MAX, KIB, MIB
-from topics.server.auth.keys import REQUESTS_MAX, SESSIONS_MAX, STREAMS_MAX
+from topics.server.auth.keys import REQUESTS_MAX, SESSIONS_MAX, STREAMS_MAX, KeyCaps
 from topics.server.auth.lines import KeyLine
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -88,6 +88,14 @@ class ServerSettings:
     @property
     def asks_for_keys(self) -> bool:
         return bool(self.api_keys) or self.api_keys_file is not None
+
+    @property
+    def key_caps(self) -> KeyCaps:
+        return KeyCaps(
+            streams=self.max_streams_per_key,
+            requests=self.max_requests_per_key,
+            sessions=self.max_watch_sessions_per_key,
+        )
 
     @property
     def is_loopback(self) -> bool:

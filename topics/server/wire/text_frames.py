@@ -6,10 +6,16 @@ holds; whatever is not plainly such a frame is left to it.
 
 from __future__ import annotations
 
+from functools import partial
 from struct import Struct
 from typing import Final
 
+import trio
 from websockets.frames import apply_mask  # type: ignore[attr-defined]  # the quick one, where it was built
+
+from topics.kernel.errors import Rejected
+from topics.server.api.bodies.pieces import check_utf8
+from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX
 
 _FINAL_TEXT: Final = 0x81  # FIN, no extension's bits, opcode 1
 _MASKED: Final = 0x80
@@ -44,3 +50,16 @@ def text_frame(message: bytes) -> bytes:
     if size < 1 << 16:
         return _MEDIUM.pack(_FINAL_TEXT, _U16_FOLLOWS, size) + message
     return _LONG.pack(_FINAL_TEXT, _U64_FOLLOWS, size) + message
+
+
+async def is_utf8(text: bytes) -> bool:
+    """Of a large one it is found out in a thread."""
+    check = partial(check_utf8, text, field="message")
+    try:
+        if len(text) <= DECODED_INLINE_BYTES_MAX:
+            check()
+        else:
+            await trio.to_thread.run_sync(check)
+    except Rejected:
+        return False
+    return True

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from io import BytesIO
 from time import perf_counter
 from typing import Final
@@ -32,15 +31,13 @@ from topics.embed.aio.watcher import Pushing
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.limits import KIB, MIB
 from topics.server.api.authorise import unauthorized
-from topics.server.api.bodies.pieces import check_utf8
 from topics.server.api.message import STUCK_S
 from topics.server.api.ops import OpCall
-from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX
 from topics.server.api.site import Site
 from topics.server.auth.keys import Key
 from topics.server.wire.link import PeerLink
 from topics.server.wire.patience import Phase
-from topics.server.wire.text_frames import lone_text, text_frame
+from topics.server.wire.text_frames import is_utf8, lone_text, text_frame
 
 UNDER_WAY_MAX: Final = 256  # commands of a connection that came and whose answers are not sent,
 UNDER_WAY_BYTES_MAX: Final = 1 * MIB  # and the bytes of their messages, unless it is a single one
@@ -256,7 +253,7 @@ class WebSocket:
             if self._ended is not None:
                 return
             await self._held_back()
-        if self._is_text and not message.isascii() and not await _is_utf8(message):
+        if self._is_text and not message.isascii() and not await is_utf8(message):
             self._end(CloseCode.INVALID_DATA, "a text message is UTF-8")
             return
         self._under_way += 1
@@ -393,15 +390,3 @@ class WebSocket:
             self._said_eof = self._said_eof or b"" in pieces
             self._link.outgoing.pieces += filter(None, pieces)
             self._resting.unpark_all()
-
-
-async def _is_utf8(text: bytes) -> bool:
-    check = partial(check_utf8, text, field="message")
-    try:
-        if len(text) <= DECODED_INLINE_BYTES_MAX:
-            check()
-        else:
-            await trio.to_thread.run_sync(check)
-    except Rejected:
-        return False
-    return True
