@@ -488,7 +488,8 @@ def test_a_sigterm_stops_every_worker_of_the_main_thread(run: Callable[[Main], A
 def test_a_worker_leaves_a_programs_own_handler_alone_and_is_content_with_any_thread(
     jobs: topics.Queue,
 ) -> None:
-    own = lambda *_: None  # noqa: E731 -- a handler
+    def own(*_: object) -> None: ...
+
     before = signal.signal(signal.SIGTERM, own)
     try:
         with jobs.store.worker(jobs.name):

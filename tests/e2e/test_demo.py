@@ -75,6 +75,7 @@ def test_as_json_every_proof_is_a_row_and_a_directory_to_work_in_stays(tmp_path:
     assert (tmp_path / "mine" / "FORMAT").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("O1.4")
 def test_a_file_of_ones_own_and_a_directory_to_keep(tmp_path: pathlib.Path) -> None:
     rows = [{"n": i, "kind": ["a", "b", "c"][i % 3]} for i in range(50)]
