@@ -225,3 +225,17 @@ def test_a_page_is_the_answer_of_the_wire():
     empty = json.loads(page_json([], topic="t", **(seqs | {"next_from_seq": 12})))
     assert (empty["records"], empty["caught_up"], empty["lag"], empty["tombstone"]) == ([], True, 0, None)
     assert "account" not in empty
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (rb'{"a":"\ud800"}', "half of a surrogate pair (byte 6)"),
+        (rb'{"a":"\ud83d\ude00\uD8FFx"}', "half of a surrogate pair (byte 18)"),
+        (rb'{"a":"\ud83d\ude00"', "truncated"),
+    ],
+)
+def test_half_of_a_surrogate_pair_at_the_end_is_not_called_a_truncated_text(text: bytes, why: str) -> None:
+    with pytest.raises(Rejected) as refused:
+        check_json(text)
+    assert why in refused.value.message

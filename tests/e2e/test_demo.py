@@ -58,8 +58,8 @@ def test_a_demo_that_is_ended_leaves_nothing(tmp_path: pathlib.Path) -> None:
 @pytest.mark.rule("O1.3")
 @pytest.mark.rule("O1.6")
 @pytest.mark.rule("O2.25")
-def test_as_json_every_proof_is_a_row(tmp_path: pathlib.Path) -> None:
-    done = demo(tmp_path, "--json", "--kills", "1")
+def test_as_json_every_proof_is_a_row_and_a_directory_to_work_in_stays(tmp_path: pathlib.Path) -> None:
+    done = demo(tmp_path, "--data", "mine", "--json", "--kills", "1")
 
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -71,8 +71,11 @@ def test_as_json_every_proof_is_a_row(tmp_path: pathlib.Path) -> None:
     assert all(int(check["found"].replace(",", "")) > 100 for check in acked)
     followed = [check for check in result["checks"] if "each once, in order" in check["what"]]
     assert len(followed) == 2
+    assert result["directory"] == str(tmp_path / "mine")
+    assert (tmp_path / "mine" / "FORMAT").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("O1.4")
 def test_a_file_of_ones_own_and_a_directory_to_keep(tmp_path: pathlib.Path) -> None:
     rows = [{"n": i, "kind": ["a", "b", "c"][i % 3]} for i in range(50)]
@@ -104,17 +107,12 @@ def test_a_file_of_ones_own_and_a_directory_to_keep(tmp_path: pathlib.Path) -> N
     pathlib.Path(result["directory"]).parent.rmdir()
 
 
-def test_a_directory_to_work_in_is_new_and_stays(tmp_path: pathlib.Path) -> None:
+def test_a_directory_to_work_in_is_new(tmp_path: pathlib.Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("theirs")
     refused = demo(tmp_path, "--data", "full")
     assert (refused.returncode, "is not empty" in refused.stderr) == (2, True)
     assert demo(tmp_path, "--url", "http://127.0.0.1:1").returncode == 2
-
-    done = demo(tmp_path, "--data", "mine", "--json", "--kills", "1")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["directory"] == str(tmp_path / "mine")
-    assert (tmp_path / "mine" / "FORMAT").exists()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ A payload of the embedded store that is bytes goes out as `{"$bytes": BASE64}` b
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -30,6 +31,8 @@ _text: Final = msgspec.json.Decoder(msgspec.Raw)
 _texts: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _encode: Final = msgspec.json.Encoder().encode
 
+_TRUNCATED: Final = "Input data was truncated"  # said of a half pair near the end of a text as well
+_HALF_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 _STRUCTURE: Final = b'[]{}"'
 _REST: Final = bytes(byte for byte in range(256) if byte not in _STRUCTURE)
 _SQUARE: Final = bytes.maketrans(b"{}", b"[]")
@@ -57,7 +60,9 @@ def check_json(body: bytes, *, field: str = "body") -> None:
     except RecursionError:
         raise _too_deep(field) from None
     except msgspec.DecodeError as error:
-        raise invalid(field, f"is not JSON: {error}") from None
+        half = _HALF_PAIR.search(body) if str(error) == _TRUNCATED else None
+        what = error if half is None else f"half of a surrogate pair (byte {half.start()})"
+        raise invalid(field, f"is not JSON: {what}") from None
     if not depth_fits(body, JSON_DEPTH_MAX):
         raise _too_deep(field)
 
