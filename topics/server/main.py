@@ -40,7 +40,6 @@ from topics.server.api.site import Site
 from topics.server.api.table import route_table
 from topics.server.app.handover import Http2HandOver
 from topics.server.auth.keyfile import begin_keys, read_keys
-from topics.server.auth.keys import Keys
 from topics.server.listener import REFUSALS_MAX, Listener, ListenerOptions, bind, port_of
 from topics.server.runtime.log import log, take_over_libraries
 from topics.server.settings import ServerSettings
@@ -104,8 +103,7 @@ async def main(settings: ServerSettings, options: StoreOptions, home: Home, told
         context = None
         if settings.certfile is not None and settings.keyfile is not None:
             context = server_context(settings.certfile, settings.keyfile)
-        keys = begin_keys(settings.api_keys, settings.api_keys_file, settings.key_caps)
-        site = make_site(settings, options, keys)
+        site = make_site(settings, options)
         hand_over = Http2HandOver(
             site,
             keep_alive_s=settings.idle_timeout_ms / 1000,
@@ -324,8 +322,9 @@ class ServerRun:
                 await compactor.keep_state()
 
 
-def make_site(settings: ServerSettings, options: StoreOptions, keys: Keys) -> Site:
+def make_site(settings: ServerSettings, options: StoreOptions) -> Site:
     """The site as the settings want it."""
+    keys = begin_keys(settings.api_keys, settings.api_keys_file, settings.key_caps)
     origins = Origins(allowed=settings.origins, hosts=settings.host_names, check_host=not keys.is_on)
     return Site(
         route_table(),
