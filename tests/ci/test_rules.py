@@ -20,7 +20,7 @@ RULES = """\
 | S2.1 | semantics 2 | 1 | Seqs are contiguous. |
 | S2.2 | semantics 2 | later | A lease is single. |
 | S4.1 | semantics 4 | 1 | A page ascends. |
-| R5.4.1 | replication 5.4 | 9 | A clock ticks. |
+| R5.4.1 | replication 5.4 | 99 | A clock ticks. |
 """
 INVARIANTS = """\
 | id | statement | issue | where asserted | which model names it |
@@ -82,7 +82,7 @@ def test_agreement_is_silent(checkout: Checkout) -> None:
     assert verdict.problems == []
     assert len(verdict.output) == 1
     assert verdict.summary == (
-        "rules (issue 1, 2, 3, 4, 5, 6, 8): 4 rules, 2 of 2 carried ones have a test; "
+        "rules (issue 1, 2, 3, 4, 5, 6, 8, 9): 4 rules, 2 of 2 carried ones have a test; "
         "2 invariants, 1 of 1 carried ones have a test; ok"
     )
 
@@ -115,7 +115,7 @@ def test_table_shows_a_carried_rule_without_test(checkout: Checkout) -> None:
         pytest.param("rules", "| S2.2 |", "| S2.4 |", "gap in the numbering, S2.2, S2.3 missing", id="gap"),
         pytest.param("rules", "R5.4.1 |", "R5.4.2 |", "gap in the numbering, R5.4.1 missing", id="gap below"),
         pytest.param("rules", "| S4.1 |", "| s4-1 |", "bad id 's4-1'", id="bad id"),
-        pytest.param("rules", "| 9 |", "| soon |", "R5.4.1 has a bad issue 'soon'", id="bad issue"),
+        pytest.param("rules", "| 99 |", "| soon |", "R5.4.1 has a bad issue 'soon'", id="bad issue"),
         pytest.param("rules", "ticks. |", "ticks | tocks. |", "R5.4.1 has 5 cells", id="too many cells"),
         pytest.param("rules", "A clock ticks.", "", "R5.4.1 has an empty cell", id="empty rule"),
         pytest.param("rules", "|", "-", "docs/rules.md: no rule found", id="no table"),
