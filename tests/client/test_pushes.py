@@ -457,7 +457,7 @@ def test_a_server_that_is_killed_under_its_workers_is_waited_for_and_each_job_co
     tmp_path: Path,
 ) -> None:
     with PrivateServer(tmp_path / "data", tmp_path) as server, topics.Client(server.url) as client:
-        client.create("q", type="queue", durability="fsync", leases_durable=True, lease_ms=1000)
+        client.create("q", type="queue", durability="fsync", leases_durable=True, lease_ms=3000)
         queue = client.queue("q", node="other")
         queue.put_many([{"data": i} for i in range(3)])
         begun: list[topics.Job] = []
