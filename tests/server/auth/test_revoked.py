@@ -322,3 +322,31 @@ async def test_a_watch_is_its_keys_and_ends_with_it(mock_clock):
         again = await there.client()
         await send(again, b"GET", b"/v0/watch/" + wid, b"", MINE)
         assert (await again.answer()).status == 404
+
+
+@pytest.mark.rule("H2.23")
+async def test_who_lags_ends_as_soon_and_nothing_of_him_is_held(mock_clock):
+    async with place() as there:
+        stream, writer = await there.client(capacity=500), await there.client()
+        await send(stream, b"POST", b"/v0/watch", b'{"topics":{"t":{}}}', MINE)
+        wid = (await stream.answer()).json["wid"].encode()
+        await send(stream, b"GET", b"/v0/watch/" + wid, b"", MINE)
+        socket = await there.socket(capacity=700)
+        await socket.send(text(op="subscribe", topic="t"))
+        for _ in range(4):
+            await send(
+                writer, b"POST", b"/v0/topics/t", b'{"records":[{"data":"%b"}]}' % (b"x" * 4000), THEIRS
+            )
+            assert (await writer.answer()).status == 200
+        for _ in range(5):  # the first waits for what is being pushed, the others behind it
+            await socket.send(text(op="unsubscribe", topic="t"), text(op="subscribe", topic="t"))
+        await wait_all_tasks_blocked()
+        site, mine = there.site, there.site.keys.find(b"mine")
+        assert (mine.streams, mine.sessions, site.answers.size > 8000) == (2, 1, True)
+        there.revoke()
+        await pass_time(1)
+
+        assert there.ended(stream, socket, writer) == [True, True, False]
+        assert (mine.streams, mine.sessions, site.streams.taken, site.watch_sessions.taken) == (0, 0, 0, 0)
+        assert (site.answers.size, site.held_bytes, site.unsent_bytes, site.bugs) == (0, 0, 0, 0)
+        assert (there.readers, site.ready_runtime().hub.topics, len(site.ready_runtime().wheel)) == (0, 0, 0)

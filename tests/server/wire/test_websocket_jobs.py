@@ -197,6 +197,16 @@ async def test_jobs_that_cannot_be_sent_any_more_are_given_back(mock_clock):
             assert await place.counts() == (3, 0)
 
 
+async def test_a_job_whose_answer_goes_alone_and_cannot_is_given_back(mock_clock):
+    async with queue() as place:
+        await place.put(1)
+        async with place.socket() as (peer, _):
+            await peer.send(text(op="claim", topic="q", node="w"))
+            peer.edge.close()
+            assert await place.counts() == (1, 0)
+            assert place.site.answers.size == 0
+
+
 @pytest.mark.rule("A4.3")
 async def test_a_drain_answers_whoever_waits_for_jobs(mock_clock):
     async with queue() as place, place.socket() as (peer, connection):

@@ -345,6 +345,7 @@ class WebSocket:
             if self._moved:
                 self._moved.unpark_all()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._leaving.append(call)  # and is dropped with the others
             self._tasks.cancel_scope.cancel()
 
     def _frame(self, call: OpCall) -> bytes:
