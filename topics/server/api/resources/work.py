@@ -26,7 +26,7 @@ from topics.server.api.call import HandlerCall
 from topics.server.api.errors import error_fields
 from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Unbounded
-from topics.server.api.routes import EVENTS, Route
+from topics.server.api.routes import Route
 from topics.server.api.slots import Slots
 
 HEARTBEAT_S: Final = 15.0
@@ -59,7 +59,7 @@ async def work(call: HandlerCall) -> Answer:
     stream = JobStream(
         call.runtime, command, call.site.streams, Share(call.site.answers), call.site.options.bytes_per_s
     )
-    return Answer(200, Unbounded(stream), content_type=EVENTS.encode(), headers=events.HEADERS)
+    return Answer(200, Unbounded(stream), content_type=events.MEDIA_TYPE.encode(), headers=events.HEADERS)
 
 
 class JobStream:
@@ -109,7 +109,7 @@ class JobStream:
 
 SCHEMAS: Final[Mapping[str, s.Schema]] = {
     "JobEvents": {
-        "type": "string", "contentMediaType": EVENTS,
+        "type": "string", "contentMediaType": events.MEDIA_TYPE,
         "description": "Events `job`: `id` the seq, `data` a `Job` and its `topic`. An event `error` is the last one:"
         " `code`, `message`, perhaps `detail`. Comments are signs of life",
     },
@@ -126,7 +126,7 @@ ROUTES: Final = (
             "max": s.count("Jobs at a time; 1 to 1000", default=1),
             "lease_ms": s.count("For how long; 100 to 86 400 000. As the queue says if not given"),
         },
-        answers={200: ("Jobs, one after another", "JobEvents")}, media=(EVENTS,),
+        answers={200: ("Jobs, one after another", "JobEvents")}, media=(events.MEDIA_TYPE,),
         errors=(Code.TOPIC_NOT_FOUND, Code.NOT_A_QUEUE, Code.NOT_ACCEPTABLE),
     ),
 )  # fmt: skip
