@@ -88,7 +88,7 @@ class JobStream:
                 raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
         except TopicsError as error:
             self._over = True
-            return b"event: error\ndata: %b\n\n" % error_fields(error)
+            return events.event(b"error", error_fields(error)) + b"\n"
         if claimed is None:
             return events.heartbeat(self._runtime.engine.now_ms())
         return b"".join(self._events(claimed)) or b": \n\n"
@@ -96,7 +96,7 @@ class JobStream:
     def _events(self, claimed: Claimed) -> list[bytes]:
         head = b'{"topic":"%b",' % self._hand.asked.topic.encode()
         return [
-            b"event: job\nid: %d\n%b\n\n" % (job.seq, events.data_lines(head + entry[1:]))
+            events.with_id(events.event(b"job", head + entry[1:]), b"%d" % job.seq)
             for job, entry in zip(claimed.jobs, claimed.entries, strict=True)
         ]
 

@@ -15,17 +15,15 @@ import trio
 from topics.embed.aio.runtime import Runtime
 from topics.embed.aio.watcher import THROTTLED_S, Step, Watched, Watcher
 from topics.log.reads.watching import after_gap
-from topics.server.api.events import RETRY, heartbeat
+from topics.server.api.events import RETRY, event, heartbeat, with_id
 from topics.server.api.memory import Share
 from topics.server.api.slots import Slots
 from topics.server.api.watching.frames import (
     caught_up_fields,
     deleted_fields,
-    event,
     gap_fields,
     last_event,
     topic_error,
-    with_id,
 )
 from topics.server.api.watching.sessions import WatchSession
 from topics.server.runtime.log import log
