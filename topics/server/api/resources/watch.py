@@ -255,7 +255,6 @@ async def stream_watch(call: HandlerCall) -> Answer:
         call.runtime,
         site.watches().find(text_of("wid", call.params[0]), call.key),
         last_id=call.head.headers.get(b"last-event-id", b""),
-        slots=site.streams,
         room=Share(site.answers),
         bytes_per_s=site.options.bytes_per_s,
         told_slow=site.told_slow,

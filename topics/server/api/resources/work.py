@@ -27,7 +27,6 @@ from topics.server.api.errors import error_fields
 from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Unbounded
 from topics.server.api.routes import Route
-from topics.server.api.slots import Slots
 
 HEARTBEAT_S: Final = 15.0
 
@@ -56,19 +55,15 @@ async def work(call: HandlerCall) -> Answer:
         lease_ms=call.number("lease_ms", default=0, most=LEASE_MS_MAX) if b"lease_ms" in call.query else None,
     )  # fmt: skip
     check_queue(call.runtime.engine, name)
-    stream = JobStream(
-        call.runtime, command, call.site.streams, Share(call.site.answers), call.site.options.bytes_per_s
-    )
+    stream = JobStream(call.runtime, command, Share(call.site.answers), call.site.options.bytes_per_s)
     return Answer(200, Unbounded(stream), content_type=events.MEDIA_TYPE.encode(), headers=events.HEADERS)
 
 
 class JobStream:
     """The events of one connection: a `Source`."""
 
-    def __init__(self, runtime: Runtime, asked: Claim, slots: Slots, room: Share, bytes_per_s: int) -> None:
-        slots.take()
+    def __init__(self, runtime: Runtime, asked: Claim, room: Share, bytes_per_s: int) -> None:
         self.bytes_per_s = bytes_per_s
-        self._slots = slots
         self._runtime = runtime
         self._hand = Hand(runtime.hands, asked)
         self._room = room
@@ -103,7 +98,6 @@ class JobStream:
     def close(self) -> None:
         """The connection has ended, or nothing was to be sent."""
         self._room.release()
-        self._slots.give()
         self._hand.give_back()
 
 
