@@ -19,11 +19,16 @@ def check_accepted(head: Head) -> None:
         raise Rejected(Code.NOT_ACCEPTABLE, f"accept: this comes as {MEDIA_TYPE}; accept that")
 
 
-def data_lines(text: bytes) -> bytes:
-    """A payload may have lines."""
-    if b"\n" in text or b"\r" in text:
-        text = b"\ndata: ".join(text.splitlines())
-    return b"data: " + text
+def event(name: bytes, data: bytes) -> bytes:
+    """All but the id, and the empty line that ends it."""
+    if b"\n" in data or b"\r" in data:  # a payload may have lines
+        data = b"\ndata: ".join(data.splitlines())
+    return b"event: %b\ndata: %b\n" % (name, data)
+
+
+def with_id(event: bytes, event_id: bytes) -> bytes:
+    """All of it. The id comes last, so that who shares an event shares its text."""
+    return b"%bid: %b\n\n" % (event, event_id)
 
 
 def heartbeat(now_ms: int) -> bytes:

@@ -11,6 +11,7 @@ import attrs
 import msgspec
 
 from topics.kernel.errors import Code, Rejected
+from topics.server.api import events
 from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
 from topics.server.api.ops import Op
@@ -19,7 +20,6 @@ from topics.server.auth.scopes import Names, Scopes, needed
 
 Handler = Callable[[HandlerCall], Awaitable[Answer]]
 JSON: Final = "application/json"
-EVENTS: Final = "text/event-stream"
 WRITE_ERRORS: Final = (Code.STORAGE_READ_ONLY, Code.DISK_LOW, Code.THROTTLED)
 _ANY: Final = None  # a segment that is a parameter
 
@@ -78,7 +78,7 @@ class Route:
     @property
     def is_stream(self) -> bool:
         """Whether its answer is a stream of events."""
-        return self.media[0] == EVENTS
+        return self.media[0] == events.MEDIA_TYPE
 
 
 class RoutedPath(msgspec.Struct, frozen=True, gc=False):

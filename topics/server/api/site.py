@@ -127,7 +127,9 @@ class Site(ServerState):
             del body  # the call's now, to let go of
             answer = await route.handler(call)
             if isinstance(answer.body, Unbounded):
-                answer.body = Unbounded(KeyStream(answer.body.source, admitted.key), answer.body.late)
+                answer.body = Unbounded(
+                    CountedStream(self, admitted.key, answer.body.source), answer.body.late
+                )
         except TopicsError as error:
             answer = self.refused(error, performance=call.performance() if call is not None else _AT_ONCE)
         except PeerGone:
@@ -218,26 +220,27 @@ class Site(ServerState):
         return self._told_bug(bug, call.where)
 
 
-class KeyStream:
-    """A `Source` that is one of its key's streams until it is closed.
+class CountedStream:
+    """A `Source` that is one of the server's streams, and of its key's, until it is closed.
 
     Raises:
         Rejected: throttled; then it is closed.
     """
 
-    def __init__(self, source: Source, key: Key) -> None:
+    def __init__(self, state: ServerState, key: Key, source: Source) -> None:
         self.bytes_per_s = source.bytes_per_s
         self.piece = source.piece
-        self._source = source
+        self._state = state
         self._key = key
+        self._source = source
         try:
-            key.begin_stream()
+            state.begin_stream(key)
         except Rejected:
             source.close()
             raise
 
     def close(self) -> None:
-        self._key.end_stream()
+        self._state.end_stream(self._key)
         self._source.close()
 
 

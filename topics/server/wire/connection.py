@@ -203,16 +203,12 @@ class WireConnection:
         key = admitted.key
         admitted.end()
         protocol = accepted(text, self.site.options.limits)
-        self.site.streams.take()
+        self.site.begin_stream(key)
         try:
-            key.begin_stream()
-            try:
-                self._socket = WebSocket(self._link, self.site, protocol, key)
-                await self._socket.serve()
-            finally:
-                key.end_stream()
+            self._socket = WebSocket(self._link, self.site, protocol, key)
+            await self._socket.serve()
         finally:
-            self.site.streams.give()
+            self.site.end_stream(key)
 
     async def _read_head(self) -> bytes | None:
         """The next head; None if the peer has ended."""

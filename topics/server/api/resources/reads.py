@@ -30,7 +30,25 @@ from topics.server.api.resources.records import ignored_json, match_of
 from topics.server.api.routes import Body, Route
 
 
-class DiffIn(msgspec.Struct, gc=False):
+class ReaderIn(msgspec.Struct, kw_only=True, gc=False):
+    """What a diff and a watch ask alike: which records, and what of each."""
+
+    node: Annotated[
+        str | list[str] | None,
+        s.said(
+            "The reader's own names: records with one of them are left out",
+            minLength=1,
+            items={"type": "string", "minLength": 1},
+            maxItems=64,
+        ),
+    ] = None
+    match: Annotated[msgspec.Raw, s.said(**s.ref("MatchOrNull"))] = ABSENT
+    include_tags: Annotated[bool | None, s.said("Give `$tag`", default=False)] = None
+    include_meta: Annotated[bool | None, s.said("Give `meta`", default=True)] = None
+    include_data: Annotated[bool | None, s.said("Give `data`", default=True)] = None
+
+
+class DiffIn(ReaderIn, kw_only=True, gc=False):
     """A diff as a client asks it."""
 
     from_seq: Annotated[int | None, s.counted("Records above this seq", default=0)] = None
@@ -45,19 +63,6 @@ class DiffIn(msgspec.Struct, gc=False):
     limit: Annotated[
         int | None, s.counted("Records at most, 1000 at most; 0 is the default", default=READ_LIMIT_DEFAULT)
     ] = None
-    node: Annotated[
-        str | list[str] | None,
-        s.said(
-            "The reader's own names: records with one of them are left out",
-            minLength=1,
-            items={"type": "string", "minLength": 1},
-            maxItems=64,
-        ),
-    ] = None
-    match: Annotated[msgspec.Raw, s.said(**s.ref("MatchOrNull"))] = ABSENT
-    include_tags: Annotated[bool | None, s.said("Give `$tag`", default=False)] = None
-    include_meta: Annotated[bool | None, s.said("Give `meta`", default=True)] = None
-    include_data: Annotated[bool | None, s.said("Give `data`", default=True)] = None
     max_batch_bytes: Annotated[
         int | None,
         s.counted("Of the page, 8 MiB at most, 0 is the default; one record fits", default=1 << 20),
@@ -191,12 +196,17 @@ def decode_reading(topic: str, body: bytes, limits: Limits) -> DiffRequest:
         consumer=asked.consumer,
         wait_ms=clamped("wait_ms", asked.wait_ms or 0, low=0, high=WAIT_MS_MAX),
         account=asked.account or False,
-        form=Form(
-            include_tags=asked.include_tags or False,
-            include_meta=asked.include_meta is not False,
-            include_data=asked.include_data is not False,
-        ),
+        form=shown_form(asked),
         ignored=ignored,
+    )
+
+
+def shown_form(asked: ReaderIn) -> Form:
+    """What of each record."""
+    return Form(
+        include_tags=asked.include_tags or False,
+        include_meta=asked.include_meta is not False,
+        include_data=asked.include_data is not False,
     )
 
 

@@ -20,7 +20,7 @@ from topics.server.api.memory import MemoryAccount
 from topics.server.api.origins import Origins
 from topics.server.api.slots import Slots
 from topics.server.api.watching.sessions import WatchSessions
-from topics.server.auth.keys import Keys
+from topics.server.auth.keys import Key, Keys
 from topics.server.runtime.figures import Traffic
 from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
 
@@ -97,6 +97,21 @@ class ServerState:
                 raise refused.with_traceback(None) from None
             finally:
                 self.requests.release(size)
+
+    # Streams of events, and WebSockets.
+
+    def begin_stream(self, key: Key) -> None:
+        """One of the server's, and of its key's. Pair with `end_stream`. Raises `Rejected(throttled)`."""
+        self.streams.take()
+        try:
+            key.begin_stream()
+        except Rejected:
+            self.streams.give()
+            raise
+
+    def end_stream(self, key: Key) -> None:
+        key.end_stream()
+        self.streams.give()
 
     # Phases.
 

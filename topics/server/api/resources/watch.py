@@ -33,6 +33,7 @@ from topics.server.api.bodies.fields import ABSENT, IGNORED_MAX, OpenForm, refus
 from topics.server.api.call import HandlerCall, text_of
 from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Unbounded
+from topics.server.api.resources.reads import ReaderIn, shown_form
 from topics.server.api.resources.records import match_of
 from topics.server.api.routes import Body, Route
 from topics.server.api.watching.frames import record_event
@@ -55,20 +56,10 @@ class StartIn(msgspec.Struct, gc=False):
     ] = None
 
 
-class WatchIn(msgspec.Struct, kw_only=True, gc=False):
+class WatchIn(ReaderIn, kw_only=True, gc=False):
     """What is asked of all topics of a watch alike."""
 
     topics: Annotated[msgspec.Raw, s.said()] = ABSENT
-    node: Annotated[
-        str | list[str] | None,
-        s.said(
-            "The reader's own names: records with one of them are left out",
-            minLength=1,
-            items={"type": "string", "minLength": 1},
-            maxItems=64,
-        ),
-    ] = None
-    match: Annotated[msgspec.Raw, s.said(**s.ref("MatchOrNull"))] = ABSENT
     limit: Annotated[
         int | None,
         s.counted("Records of an event, 1000 at most; 0 is the default", default=READ_LIMIT_DEFAULT),
@@ -81,9 +72,6 @@ class WatchIn(msgspec.Struct, kw_only=True, gc=False):
         int | None,
         s.counted("A sign of life when so long nothing else was sent; 1000 to 60 000", default=HEARTBEAT_MS),
     ] = None
-    include_tags: Annotated[bool | None, s.said("Give `$tag`", default=False)] = None
-    include_meta: Annotated[bool | None, s.said("Give `meta`", default=True)] = None
-    include_data: Annotated[bool | None, s.said("Give `data`", default=True)] = None
     consistency: Annotated[
         str | None,
         s.said(
@@ -135,11 +123,7 @@ def watch_request(
             bytes_max=min(batch_bytes, limits.page_bytes),
             durable_only=asked.consistency == "strong",
         ),
-        form=Form(
-            include_tags=asked.include_tags or False,
-            include_meta=asked.include_meta is not False,
-            include_data=asked.include_data is not False,
-        ),
+        form=shown_form(asked),
         heartbeat_ms=clamped("heartbeat_ms", heartbeat_ms, low=HEARTBEAT_MS_MIN, high=HEARTBEAT_MS_MAX),
         ignored=ignored[:IGNORED_MAX],
     )
@@ -255,7 +239,6 @@ async def stream_watch(call: HandlerCall) -> Answer:
         call.runtime,
         site.watches().find(text_of("wid", call.params[0]), call.key),
         last_id=call.head.headers.get(b"last-event-id", b""),
-        slots=site.streams,
         room=Share(site.answers),
         bytes_per_s=site.options.bytes_per_s,
         told_slow=site.told_slow,

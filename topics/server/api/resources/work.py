@@ -26,8 +26,7 @@ from topics.server.api.call import HandlerCall
 from topics.server.api.errors import error_fields
 from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Unbounded
-from topics.server.api.routes import EVENTS, Route
-from topics.server.api.slots import Slots
+from topics.server.api.routes import Route
 
 HEARTBEAT_S: Final = 15.0
 
@@ -56,19 +55,15 @@ async def work(call: HandlerCall) -> Answer:
         lease_ms=call.number("lease_ms", default=0, most=LEASE_MS_MAX) if b"lease_ms" in call.query else None,
     )  # fmt: skip
     check_queue(call.runtime.engine, name)
-    stream = JobStream(
-        call.runtime, command, call.site.streams, Share(call.site.answers), call.site.options.bytes_per_s
-    )
-    return Answer(200, Unbounded(stream), content_type=EVENTS.encode(), headers=events.HEADERS)
+    stream = JobStream(call.runtime, command, Share(call.site.answers), call.site.options.bytes_per_s)
+    return Answer(200, Unbounded(stream), content_type=events.MEDIA_TYPE.encode(), headers=events.HEADERS)
 
 
 class JobStream:
     """The events of one connection: a `Source`."""
 
-    def __init__(self, runtime: Runtime, asked: Claim, slots: Slots, room: Share, bytes_per_s: int) -> None:
-        slots.take()
+    def __init__(self, runtime: Runtime, asked: Claim, room: Share, bytes_per_s: int) -> None:
         self.bytes_per_s = bytes_per_s
-        self._slots = slots
         self._runtime = runtime
         self._hand = Hand(runtime.hands, asked)
         self._room = room
@@ -88,7 +83,7 @@ class JobStream:
                 raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
         except TopicsError as error:
             self._over = True
-            return b"event: error\ndata: %b\n\n" % error_fields(error)
+            return events.event(b"error", error_fields(error)) + b"\n"
         if claimed is None:
             return events.heartbeat(self._runtime.engine.now_ms())
         return b"".join(self._events(claimed)) or b": \n\n"
@@ -96,20 +91,19 @@ class JobStream:
     def _events(self, claimed: Claimed) -> list[bytes]:
         head = b'{"topic":"%b",' % self._hand.asked.topic.encode()
         return [
-            b"event: job\nid: %d\n%b\n\n" % (job.seq, events.data_lines(head + entry[1:]))
+            events.with_id(events.event(b"job", head + entry[1:]), b"%d" % job.seq)
             for job, entry in zip(claimed.jobs, claimed.entries, strict=True)
         ]
 
     def close(self) -> None:
         """The connection has ended, or nothing was to be sent."""
         self._room.release()
-        self._slots.give()
         self._hand.give_back()
 
 
 SCHEMAS: Final[Mapping[str, s.Schema]] = {
     "JobEvents": {
-        "type": "string", "contentMediaType": EVENTS,
+        "type": "string", "contentMediaType": events.MEDIA_TYPE,
         "description": "Events `job`: `id` the seq, `data` a `Job` and its `topic`. An event `error` is the last one:"
         " `code`, `message`, perhaps `detail`. Comments are signs of life",
     },
@@ -126,7 +120,7 @@ ROUTES: Final = (
             "max": s.count("Jobs at a time; 1 to 1000", default=1),
             "lease_ms": s.count("For how long; 100 to 86 400 000. As the queue says if not given"),
         },
-        answers={200: ("Jobs, one after another", "JobEvents")}, media=(EVENTS,),
+        answers={200: ("Jobs, one after another", "JobEvents")}, media=(events.MEDIA_TYPE,),
         errors=(Code.TOPIC_NOT_FOUND, Code.NOT_A_QUEUE, Code.NOT_ACCEPTABLE),
     ),
 )  # fmt: skip

@@ -21,7 +21,7 @@ from topics.log.floors import Gap, Reason
 from topics.log.reads.diff import DiffPlan
 from topics.log.reads.watching import after_gap
 from topics.server.api.errors import STATUS, shown_code
-from topics.server.api.events import data_lines
+from topics.server.api.events import event
 
 ID_BYTES_MAX: Final = 32 * 1024  # of an id that a client gives back; a head is no larger
 _encode: Final = msgspec.json.Encoder().encode
@@ -70,16 +70,7 @@ def deleted_fields(topic: str, head_seq: int) -> bytes:
 
 def record_event(plan: DiffPlan, records: bytes) -> bytes:
     """All but the id: `Shown`."""
-    return b"event: record\n%b\n" % data_lines(record_fields(plan, records))
-
-
-def event(name: bytes, fields: bytes) -> bytes:
-    """All but the id."""
-    return b"event: %b\n%b\n" % (name, data_lines(fields))
-
-
-def with_id(event: bytes, number: bytes) -> bytes:
-    return b"%bid: %b\n\n" % (event, number)
+    return event(b"record", record_fields(plan, records))
 
 
 def topic_error(topic: str, error: TopicsError, *, retry_ms: int) -> bytes:

@@ -15,17 +15,14 @@ import trio
 from topics.embed.aio.runtime import Runtime
 from topics.embed.aio.watcher import THROTTLED_S, Step, Watched, Watcher
 from topics.log.reads.watching import after_gap
-from topics.server.api.events import RETRY, heartbeat
+from topics.server.api.events import RETRY, event, heartbeat, with_id
 from topics.server.api.memory import Share
-from topics.server.api.slots import Slots
 from topics.server.api.watching.frames import (
     caught_up_fields,
     deleted_fields,
-    event,
     gap_fields,
     last_event,
     topic_error,
-    with_id,
 )
 from topics.server.api.watching.sessions import WatchSession
 from topics.server.runtime.log import log
@@ -48,8 +45,8 @@ class WatchStream:
     """
 
     __slots__ = (
-        "_begun", "_is_due", "_last", "_made", "_over", "_room", "_runtime", "_sent_at", "_session", "_slots",
-        "_task", "_told_slow", "_watcher", "bytes_per_s", "tick",
+        "_begun", "_is_due", "_last", "_made", "_over", "_room", "_runtime", "_sent_at", "_session", "_task",
+        "_told_slow", "_watcher", "bytes_per_s", "tick",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +55,6 @@ class WatchStream:
         session: WatchSession,
         *,
         last_id: bytes,
-        slots: Slots,
         room: Share,
         bytes_per_s: int,
         told_slow: Callable[[], None],
@@ -68,7 +64,6 @@ class WatchStream:
         self.tick: int | None = None  # of the wheel
         self._runtime = runtime
         self._session = session
-        self._slots = slots
         self._room = room
         self._watcher = Watcher(runtime, self._events, self._wake)
         self._made: list[Watched] = []  # of whom there is something in the last piece
@@ -77,7 +72,6 @@ class WatchStream:
         self._last = b""  # what is said at the end
         self._over = self._is_due = False
         self._sent_at = 0.0
-        slots.take()
 
     async def piece(self) -> bytes:
         """What is next, or a sign of life; an error that ends it is the last event."""
@@ -121,7 +115,6 @@ class WatchStream:
     def close(self) -> None:
         """The connection has ended, or nothing was to be sent."""
         self._room.release()
-        self._slots.give()
         self._leave()
 
     # What is next.
