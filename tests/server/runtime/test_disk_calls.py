@@ -98,7 +98,8 @@ async def test_the_payload_of_a_job_is_fetched_when_its_lease_is_written():
         calls = disk.taken()
 
     assert [job["$seq"] for job in found["claimed"]] == [1]
-    assert calls == ["write", "read"]
+    # How much room there is may be looked at in between.
+    assert [call for call in calls if call != "free_bytes"] == ["write", "read"]
 
 
 @pytest.mark.rule("T5.21")
