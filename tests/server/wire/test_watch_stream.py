@@ -8,6 +8,7 @@ from tests.server.planes import JSON
 from tests.server.wire.events import Events
 from tests.server.wire.playing import pass_time
 from tests.server.wire.watching import place, said_by, seqs
+from topics.server.api.resources.state import SiteOptions
 from topics.server.api.watching.frames import checkpoint_id, id_of, parse_id
 from topics.server.api.watching.sessions import TRAIL_MAX
 
@@ -139,7 +140,7 @@ async def test_a_lenient_watch_leaves_out_what_is_not_there(mock_clock):
         assert said["error"]["code"] == "topic_not_found"
 
 
-@pytest.mark.rule("H1.25", "H1.27")
+@pytest.mark.rule("H1.55", "H1.27")
 async def test_what_is_wrong_with_a_stream_is_answered_before_it(mock_clock):
     async with place() as here:
         await here.put(1)
@@ -455,7 +456,7 @@ async def test_a_second_stream_supersedes_the_first(mock_clock):
         await here.gone(second)
 
 
-@pytest.mark.rule("H9.10", "H1.25")
+@pytest.mark.rule("H9.10", "H1.55")
 async def test_a_session_ends_when_it_was_without_a_stream_for_so_long(mock_clock):
     async with place() as here:
         await here.put(1)
@@ -561,8 +562,9 @@ async def test_a_record_is_read_and_encoded_once_for_all(mock_clock):
         await here.gone(*streams)
 
 
-@pytest.mark.rule("H11.11", "H11.13")
+@pytest.mark.rule("H11.18", "H11.13")
 async def test_sessions_and_streams_are_bounded(mock_clock):
+    assert (SiteOptions().watch_sessions_max, SiteOptions().streams_max) == (10_000, 10_000)
     async with place(watch_sessions_max=2, streams_max=1) as here:
         await here.put(1)
         wids = [(await here.watch(topics={"t": {}}))["wid"] for _ in range(2)]
