@@ -113,3 +113,21 @@ async def test_who_takes_nothing_for_long_is_cut(mock_clock):
         assert site.streams.taken == 1
         await pass_time(5)
         assert (site.streams.taken, site.watch_sessions.taken, site.slow_consumers) == (0, 1, 1)
+
+
+@pytest.mark.rule("H9.10")
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_quiet_stream_lasts_as_long_as_its_client_is_there(mock_clock, is_there):
+    """He has nothing to say for as long as nothing happens, so he is asked; he answers unless he is gone."""
+    async with open_site() as site, serving(site) as served:
+        peer = await served.h2()
+        await said(site, "PUT", "/v0/topics/t")
+        asked = await peer.ask(b"POST", b"/v0/watch", b'{"topics":{"t":{}}}', JSON)
+        stream = await peer.ask(b"GET", f"/v0/watch/{(await peer.reply(asked)).json['wid']}".encode())
+        await until(peer, stream, 1)
+        for _ in range(40):
+            await pass_time(10)
+            while is_there and peer.edge.unread_bytes:
+                await peer.receive()
+        assert site.streams.taken == is_there
+        assert served.hand_over.connections == is_there
