@@ -69,7 +69,7 @@ _COUNTERS: Final = (
     ("unsent_dropped",
      "Answers dropped because their peers did not take them and no memory was left to keep them",
      "traffic.unsent_dropped"),
-    ("slow_consumers", "Watches whose stream was cut because its client took nothing", "traffic.slow_consumers"),
+    ("slow_consumers", "Watches cut off because their client took nothing", "traffic.slow_consumers"),
     ("checkpoints", "Checkpoints since the start", "checkpoints"),
     ("segment_rewritten_bytes", "Written anew as half of a segment was dead", "rewritten_bytes"),
     ("segment_freed_bytes", "By which segments got smaller by that", "freed_bytes"),
