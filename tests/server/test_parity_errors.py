@@ -27,6 +27,7 @@ WRITE = b'{"records":[{"data":1}]}'
 T = b"/v0/topics/t"
 PUT = (b"PUT", T, b"{}", JSON)
 PUT_ONE = (b"POST", T, WRITE, JSON)
+WATCH = (b"POST", b"/v0/watch", b'{"topics":{"t":{}}}', JSON)
 LOG = "wal/gen-0/shard-00/wal-00000000000000000001.log"
 
 
@@ -110,7 +111,13 @@ ROWS = [
         code=Code.CONSUMER_NOT_FOUND, before=(PUT,),
         request=asked(b"POST", T + b"/diff", b'{"consumer":"c"}'), detail={"topic": "t"},
     ),
+    Row(
+        code=Code.CONSUMER_NOT_FOUND, name="watch", before=(PUT,),
+        request=asked(b"POST", b"/v0/watch", b'{"topics":{"t":{"consumer":"c"}}}'),
+        detail={"topic": "t"},
+    ),
     Row(code=Code.NOT_FOUND, request=asked(b"GET", b"/v0/nothing")),
+    Row(code=Code.NOT_FOUND, name="watch", request=asked(b"GET", b"/v0/watch/wid_none")),
     Row(
         code=Code.METHOD_NOT_ALLOWED, request=asked(b"OPTIONS", T),
         headers={"allow": "DELETE, GET, HEAD, PATCH, POST, PUT"},
@@ -133,6 +140,10 @@ ROWS = [
     Row(
         code=Code.NOT_ACCEPTABLE, before=(PUT,),
         request=asked(b"GET", T + b"/work?node=w", None, (b"accept", b"application/json")),
+    ),
+    Row(
+        code=Code.NOT_ACCEPTABLE, name="watch",
+        request=asked(b"GET", b"/v0/watch/wid_none", None, (b"accept", b"application/json")),
     ),
     Row(
         code=Code.BATCH_TOO_LARGE, name="acks", request=asked(b"POST", T + b"/ack", b'{"node":"w","seqs":[1,2,3]}'),
@@ -167,6 +178,10 @@ ROWS = [
         code=Code.THROTTLED, name="held bytes", request=asked(b"POST", T, WRITE), site={"held_bytes_max": 20},
         detail={"limit": "requests_held_bytes", "max": 20}, headers={"retry-after": "1"},
     ),
+    Row(
+        code=Code.THROTTLED, name="watches", before=(PUT, WATCH), request=WATCH, site={"watch_sessions_max": 1},
+        detail={"limit": "watch_sessions", "max": 1}, headers={"retry-after": "1"},
+    ),
     Row(code=Code.INTERNAL, request=asked(b"POST", b"/bug", b"{}")),
     Row(
         code=Code.DISK_LOW, before=(), request=asked(b"PUT", T, b"{}"), store={"min_free_bytes": 1 << 50},
@@ -198,7 +213,20 @@ async def provoke(kind: str, row: Row) -> Seen:
 
 
 @pytest.mark.rule(
-    "H1.12", "H1.21", "H1.22", "H1.24", "H1.26", "H1.29", "H1.31", "H1.32", "H1.33", "H1.36", "A5.31"
+    "H1.12",
+    "H1.21",
+    "H1.22",
+    "H1.23",
+    "H1.24",
+    "H1.26",
+    "H1.27",
+    "H1.29",
+    "H1.31",
+    "H1.32",
+    "H1.33",
+    "H1.36",
+    "H1.55",
+    "A5.31",
 )
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.code} {row.name}".strip() for row in ROWS])
 async def test_each_row_of_the_error_table_through_both_planes(mock_clock, row):

@@ -21,9 +21,9 @@ from topics.engine.commands import Command, Retire, Sync
 from topics.engine.moving.moves import Moves, resume_moves
 from topics.engine.propose import propose
 from topics.engine.queue.claim import serve
-from topics.engine.queue.control import JobView, peek, queue_state
+from topics.engine.queue.control import JobView, QueueFigures, peek, queue_figures, queue_state
 from topics.engine.recovery import restart
-from topics.engine.replies import QueueState, TopicState
+from topics.engine.replies import TopicState
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.engine.timers import SYNC
@@ -44,7 +44,7 @@ from topics.log.topic import Topic
 
 _DURABLE: Final = News.DURABLE
 
-Figures = Iterator[tuple[Topic, int, QueueState | None]]
+Figures = Iterator[tuple[Topic, int, QueueFigures | None]]
 
 
 class Engine:
@@ -306,7 +306,7 @@ class Engine:
         for lane in list(self._state.lanes.values()):
             if lane.topic is not None:
                 counted = queues_max > 0 and sees(lane.topic.name)
-                queue = queue_state(lane, lane.topic, self._state.time.read()) if counted else None
+                queue = queue_figures(lane, lane.topic, self._state.time.read()) if counted else None
                 yield lane.topic, lane.durable_seq, queue
                 queues_max -= counted
 

@@ -201,6 +201,38 @@ async def test_queues_are_counted_as_they_stand_now():
     assert shown == {"q"}  # a log has none, and `late` is above the bound
 
 
+@pytest.mark.rule("H11.16")
+async def test_what_workers_did_is_counted_by_queue():
+    clock = ManualClock()
+    site = new_site(metric_topics_max=2)
+    async with alone(), begun(site, clock=clock):
+        for name, more in (("log", {}), ("q", {"type": "queue"}), ("late", {"type": "queue"})):
+            await ask(site, "PUT", f"/v0/topics/{name}", more)
+        await ask(site, "POST", "/v0/topics/q", {"records": [{"data": i} for i in range(6)]})
+        none = await scrape(site)
+        await ask(site, "POST", "/v0/topics/q/claim", {"node": "w", "max": 4, "lease_ms": 1000})
+        await ask(site, "POST", "/v0/topics/q/claim", {"node": "v", "max": 4, "lease_ms": 5000})
+        await ask(site, "POST", "/v0/topics/q/claim", {"node": "u"})  # there are no more
+        await ask(site, "POST", "/v0/topics/q/ack", {"node": "w", "seqs": [1, 2, 1, 5, 99]})
+        await ask(site, "POST", "/v0/topics/q/ack", {"node": "w", "seqs": [1]})
+        await ask(site, "POST", "/v0/topics/q/nack", {"node": "w", "seqs": [3, 5], "delay_ms": 60_000})
+        await ask(site, "POST", "/v0/topics/q/extend", {"node": "v", "seqs": [5], "lease_ms": 60_000})
+        clock.advance(1001)
+        await ask(site, "POST", "/v0/topics/q/ack", {"node": "w", "seqs": [4]})  # too late
+        early = await scrape(site)
+        clock.advance(10_000)
+        await ask(site, "POST", "/v0/topics/q/ack", {"node": "v", "seqs": [5]})
+        late = await scrape(site)
+
+    names = ("claims", "claimed_jobs", "acked_jobs", "nacked_jobs", "expired_leases")
+    counted = [
+        [found[of(f"topics_queue_{name}_total", topic="q")] for name in names]
+        for found in (none, early, late)
+    ]
+    assert counted == [[0, 0, 0, 0, 0], [3, 6, 2, 1, 1], [3, 6, 3, 1, 2]]
+    assert {dict(key[1:])["topic"] for key in late if key[0] == "topics_queue_claims_total"} == {"q"}
+
+
 @pytest.mark.rule("T4.30")
 async def test_before_the_log_is_recovered_there_are_the_figures_of_the_process():
     site = new_site()

@@ -117,6 +117,10 @@ class H2Peer:
             data = await self.edge.receive()
         except trio.BrokenResourceError:
             data = b""
+        await self.take(data)
+
+    async def take(self, data: bytes) -> None:
+        """This has come; nothing at the end."""
         if not data:
             self.gone = True
             return

@@ -70,7 +70,7 @@ async def test_streams_side_by_side_in_one_connection(mock_clock):
         assert (site.streams.taken, site.watch_sessions.taken) == (0, 1)
 
 
-@pytest.mark.rule("S11.1")
+@pytest.mark.rule("S11.1", "S11.2")
 async def test_little_is_held_for_a_window_that_stays_shut(mock_clock):
     """Pieces that were smaller than Hypercorn's buffer were taken without end."""
     async with open_site() as site, serving(site) as served:
@@ -97,8 +97,8 @@ async def test_little_is_held_for_a_window_that_stays_shut(mock_clock):
         assert len(peer.replies[stream].body) < 150_000
 
 
-@pytest.mark.rule("S11.3")
-async def test_who_takes_nothing_for_long_is_cut(mock_clock):
+@pytest.mark.rule("S11.3", "H9.15")
+async def test_who_takes_nothing_for_long_is_cut_and_may_come_back(mock_clock):
     async with open_site() as site, serving(site) as served:
         peer = await served.h2()
         for _ in range(40):
@@ -113,3 +113,37 @@ async def test_who_takes_nothing_for_long_is_cut(mock_clock):
         assert site.streams.taken == 1
         await pass_time(5)
         assert (site.streams.taken, site.watch_sessions.taken, site.slow_consumers) == (0, 1, 1)
+        back = await served.h2()
+        back.auto_window = False
+        stream = await back.ask(b"GET", f"/v0/watch/{wid}".encode())
+        while len(back.replies[stream].body) < 60_000:
+            await back.receive()
+        await pass_time(30.5)  # too long, and there again
+        back.auto_window = True
+        back.h2.increment_flow_control_window(1 << 20, stream)
+        back.h2.increment_flow_control_window(1 << 20)
+        await back.flush()
+        assert (await back.reply(stream)).ended
+        found = events(back.replies[stream])
+        assert found[0][1]["records"][0]["$seq"] == 1  # nothing of it had come whole before
+        name, told = found[-1]
+        assert (name, told["code"], told["reason"]) == ("error", 408, "slow_consumer")
+        assert (site.streams.taken, site.watch_sessions.taken, site.slow_consumers) == (0, 1, 2)
+
+
+@pytest.mark.rule("H9.10")
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_quiet_stream_lasts_as_long_as_its_client_is_there(mock_clock, is_there):
+    """He has nothing to say for as long as nothing happens, so he is asked; he answers unless he is gone."""
+    async with open_site() as site, serving(site) as served:
+        peer = await served.h2()
+        await said(site, "PUT", "/v0/topics/t")
+        asked = await peer.ask(b"POST", b"/v0/watch", b'{"topics":{"t":{}}}', JSON)
+        stream = await peer.ask(b"GET", f"/v0/watch/{(await peer.reply(asked)).json['wid']}".encode())
+        await until(peer, stream, 1)
+        for _ in range(40):
+            await pass_time(10)
+            while is_there and peer.edge.unread_bytes:
+                await peer.receive()
+        assert site.streams.taken == is_there
+        assert served.hand_over.connections == is_there

@@ -138,7 +138,7 @@ async def test_without_a_key_of_ours_nothing_but_a_probe_is_answered(mock_clock,
     assert wrong == []
 
 
-@pytest.mark.rule("H2.12")
+@pytest.mark.rule("H2.12", "H10.10")
 async def test_each_op_is_for_whom_its_row_says(mock_clock):
     wrong = []
     async with open_site(keys=keys()) as site:
@@ -247,9 +247,11 @@ async def test_a_config_in_a_write_is_for_admins(mock_clock):
                 assert (await peer.ask(op="publish", topic="t", **body))["op"] == op
 
 
-async def test_who_may_is_decided_behind_the_path_and_before_the_body(mock_clock):
+@pytest.mark.rule("H1.9")
+@pytest.mark.parametrize("kind", ["wire", "http2"])
+async def test_who_may_is_decided_behind_the_path_and_before_the_body(mock_clock, kind):
     """404 and 405, then 401 and 403, then 413 and 415 (http-api 1)."""
-    async with open_site(keys=keys()) as site, plane_of("wire", site) as plane:
+    async with open_site(keys=keys()) as site, plane_of(kind, site) as plane:
         answers = []
         for method, path, body, fields in [
             (b"GET", b"/v0/nothing", None, ()),
@@ -264,7 +266,8 @@ async def test_who_may_is_decided_behind_the_path_and_before_the_body(mock_clock
             (b"GET", b"/v0/topics/i%6e.x", None, (bearer("read-True"),)),
             (b"GET", b"/v0/topics/out.x", None, (bearer("read-True"),)),
         ]:
-            answers.append((await plane.ask(method, path, body, *fields)).status)
+            length = () if kind == "wire" or body is None else ((b"content-length", b"%d" % len(body)),)
+            answers.append((await plane.ask(method, path, body, *fields, *length)).status)
 
     assert answers == [404, 405, 401, 403, 413, 415, 404, 400, 403, 404, 403]
 

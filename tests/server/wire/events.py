@@ -1,15 +1,17 @@
-"""A stream of server-sent events over the data plane, taken apart event by event."""
+"""A stream of server-sent events over either plane, taken apart event by event."""
 
 import json
 
 import trio
 
+from tests.server.app.h2peer import H2Peer
 from tests.server.wire.places import serve_connection
 from tests.server.wire.playing import Client
 from topics.testing.streams import edge_pair
 
+STATUS_LINE = b"HTTP/1.1 200 OK"
 HEAD = {
-    b"HTTP/1.1 200 OK",
+    STATUS_LINE,
     b"content-type: text/event-stream",
     b"cache-control: no-store",
     b"x-accel-buffering: no",
@@ -54,6 +56,8 @@ class Events:
         """Something has come, and was not looked at."""
         return bool(self._body or self.client.buffer or self.client.edge.unread_bytes)
 
+    has_ended = False  # for good: over HTTP/1.1 with its connection, which we close
+
     async def leave(self):
         await self.client.edge.aclose()
 
@@ -79,3 +83,46 @@ class Events:
             data = b""
         self.client.buffer += data
         return bool(data)
+
+
+class Http2Events(Events):
+    """The same over HTTP/2, on a connection of its own."""
+
+    def __init__(self, served):
+        self.client, self._body = Client(served.connect()), b""
+        self._peer, self._stream, self._taken = H2Peer(self.client.edge), 0, 0
+
+    async def open(self, path, *fields):
+        await self._peer.start()
+        self._stream = await self._peer.ask(b"GET", path, None, *fields)
+        reply = self._peer.replies[self._stream]
+        while not reply.headers:
+            await self._more()
+        head = {b"%b: %b" % field for field in reply.headers.items()}
+        assert head >= {b":status: 200", *HEAD} - {STATUS_LINE}, head
+        retry, _, self.first_id = (await self.text()).partition("\nid: ")
+        assert retry == "retry: 2000"
+        return self
+
+    @property
+    def has_ended(self):
+        return self._peer.replies[self._stream].ended
+
+    async def leave(self):
+        if not self.has_ended:
+            self._peer.h2.reset_stream(self._stream)
+            await self._peer.flush()
+
+    async def _chunk(self):
+        reply = self._peer.replies[self._stream]
+        while len(reply.body) == self._taken:
+            assert reply.reset is None
+            if reply.ended:
+                return False
+            await self._more()
+        self._body += reply.body[self._taken :]
+        self._taken = len(reply.body)
+        return True
+
+    async def _more(self):
+        await self._peer.take(await self.client.receive())

@@ -8,6 +8,7 @@ from tests.server.planes import JSON
 from tests.server.wire.events import Events
 from tests.server.wire.playing import pass_time
 from tests.server.wire.watching import place, said_by, seqs
+from topics.server.api.resources.state import SiteOptions
 from topics.server.api.watching.frames import checkpoint_id, id_of, parse_id
 from topics.server.api.watching.sessions import TRAIL_MAX
 
@@ -19,6 +20,11 @@ def mock_clock():
     return MockClock()
 
 
+@pytest.fixture(params=["wire", "http2"])
+def kind(request):
+    return request.param
+
+
 async def caught_up(events):
     """The event that says so, behind whatever comes before it."""
     while (told := await events.told())[0] != "caught-up":
@@ -27,8 +33,8 @@ async def caught_up(events):
 
 
 @pytest.mark.rule("H9.1", "H9.2", "H9.5", "H9.6", "H9.7", "H9.11", "H9.13")
-async def test_records_come_as_they_are_written(mock_clock):
-    async with place() as here:
+async def test_records_come_as_they_are_written(mock_clock, kind):
+    async with place(kind) as here:
         await here.make(durable=True)
         await here.put("a", "b")
         begun = await here.watch(topics={"t": {}})
@@ -72,8 +78,8 @@ STARTS = [
 
 @pytest.mark.rule("H9.1", "H9.13")
 @pytest.mark.parametrize(("start", "found"), STARTS)
-async def test_where_a_watch_begins(mock_clock, start, found):
-    async with place() as here:
+async def test_where_a_watch_begins(mock_clock, start, found, kind):
+    async with place(kind) as here:
         await here.put(1, 2)
         events = await here.stream(topics={"t": start})
         if found:
@@ -84,8 +90,8 @@ async def test_where_a_watch_begins(mock_clock, start, found):
         await here.gone(events)
 
 
-async def test_an_empty_topic_is_caught_up_with(mock_clock):
-    async with place() as here:
+async def test_an_empty_topic_is_caught_up_with(mock_clock, kind):
+    async with place(kind) as here:
         await here.make()
         events = await here.stream(topics={"t": {}})
         assert (await events.told())[2] == {"topic": "t", "head_seq": 0, "durable_seq": 0}
@@ -114,24 +120,24 @@ REFUSED = [
 
 @pytest.mark.rule("H9.1", "H9.4", "H1.45")
 @pytest.mark.parametrize(("fields", "status", "code", "field"), REFUSED)
-async def test_what_is_wrong_is_refused(mock_clock, fields, status, code, field):
-    async with place() as here:
+async def test_what_is_wrong_is_refused(mock_clock, fields, status, code, field, kind):
+    async with place(kind) as here:
         await here.put(1)
         said = await here.watch(**fields)
         assert (said["error"]["code"], said["error"].get("detail", {}).get("field", field)) == (code, field)
         assert here.site.watch_sessions.taken == 0
 
 
-async def test_what_is_ignored_is_named_and_numbers_are_clamped(mock_clock):
-    async with place() as here:
+async def test_what_is_ignored_is_named_and_numbers_are_clamped(mock_clock, kind):
+    async with place(kind) as here:
         await here.put(1)
         said = await here.watch(topics={"t": {"tial": True}}, limit=10**9, heartbeat_ms=1, wiat=1)
         assert said["ignored"] == ["wiat", "topics.t.tial"]
 
 
 @pytest.mark.rule("H9.4")
-async def test_a_lenient_watch_leaves_out_what_is_not_there(mock_clock):
-    async with place() as here:
+async def test_a_lenient_watch_leaves_out_what_is_not_there(mock_clock, kind):
+    async with place(kind) as here:
         await here.put(1)
         said = await here.watch(lenient=True, topics={"t": {}, "none": {}})
         assert list(said["topics"]) == ["t"]
@@ -139,9 +145,9 @@ async def test_a_lenient_watch_leaves_out_what_is_not_there(mock_clock):
         assert said["error"]["code"] == "topic_not_found"
 
 
-@pytest.mark.rule("H1.25", "H1.27")
-async def test_what_is_wrong_with_a_stream_is_answered_before_it(mock_clock):
-    async with place() as here:
+@pytest.mark.rule("H1.55", "H1.27")
+async def test_what_is_wrong_with_a_stream_is_answered_before_it(mock_clock, kind):
+    async with place(kind) as here:
         await here.put(1)
         wid = (await here.watch(topics={"t": {}}))["wid"].encode()
         for path, fields, status, code in (
@@ -151,13 +157,13 @@ async def test_what_is_wrong_with_a_stream_is_answered_before_it(mock_clock):
             seen = await here.plane.ask(b"GET", b"/v0/watch/" + path, None, *fields)
             assert (seen.status, seen.code) == (status, code)
         assert here.site.streams.taken == 0
-        events = Events(here.site, here.nursery)
+        events = here.events()
         await events.open(b"/v0/watch/" + wid, (b"accept", b"text/html, */*"))
         await here.gone(events)
 
 
-async def test_the_forms_of_records_are_those_that_were_asked_for(mock_clock):
-    async with place() as here:
+async def test_the_forms_of_records_are_those_that_were_asked_for(mock_clock, kind):
+    async with place(kind) as here:
         await here.put(1, tag="a", node="n", key="k", meta={"m": "1"})
         await here.put(2, tag="b", node="me")
         asked = {
@@ -177,8 +183,8 @@ async def test_the_forms_of_records_are_those_that_were_asked_for(mock_clock):
 
 
 @pytest.mark.rule("H1.16")
-async def test_a_payload_of_several_lines_is_one(mock_clock):
-    async with place() as here:
+async def test_a_payload_of_several_lines_is_one(mock_clock, kind):
+    async with place(kind) as here:
         await here.make()
         events = await here.stream(topics={"t": {}})
         await caught_up(events)
@@ -188,8 +194,8 @@ async def test_a_payload_of_several_lines_is_one(mock_clock):
         await here.gone(events)
 
 
-async def test_topics_take_turns(mock_clock):
-    async with place() as here:
+async def test_topics_take_turns(mock_clock, kind):
+    async with place(kind) as here:
         for topic in "ab":
             await here.put(*range(3), topic=topic)
         events = await here.stream(topics={"a": {}, "b": {}}, limit=1)
@@ -203,8 +209,8 @@ async def test_topics_take_turns(mock_clock):
 
 
 @pytest.mark.rule("H9.13")
-async def test_who_falls_behind_is_told_when_he_has_caught_up_again(mock_clock):
-    async with place() as here:
+async def test_who_falls_behind_is_told_when_he_has_caught_up_again(mock_clock, kind):
+    async with place(kind) as here:
         await here.make()
         events = await here.stream(topics={"t": {}}, limit=2)
         await caught_up(events)
@@ -222,8 +228,8 @@ async def test_who_falls_behind_is_told_when_he_has_caught_up_again(mock_clock):
 
 
 @pytest.mark.rule("S4.14", "H9.12")
-async def test_what_was_lost_before_a_stream_begins_is_called_too_old(mock_clock):
-    async with place() as here:
+async def test_what_was_lost_before_a_stream_begins_is_called_too_old(mock_clock, kind):
+    async with place(kind) as here:
         await here.make(cap_records=2)
         await here.put(*range(5))
         events = await here.stream(topics={"t": {}})
@@ -277,8 +283,8 @@ async def test_who_comes_late_is_not_given_what_was_deleted_since(mock_clock):
 
 
 @pytest.mark.rule("S4.19")
-async def test_a_topic_that_was_created_anew_is_another(mock_clock):
-    async with place() as here:
+async def test_a_topic_that_was_created_anew_is_another(mock_clock, kind):
+    async with place(kind) as here:
         await here.put(1, 2, 3)
         events = await here.stream(topics={"t": {}})
         last_id = (await caught_up(events))[1]
@@ -304,8 +310,8 @@ async def test_a_topic_that_was_created_anew_is_another(mock_clock):
 
 
 @pytest.mark.rule("H9.14")
-async def test_the_end_of_a_topic_is_told_and_of_the_last_is_the_end(mock_clock):
-    async with place() as here:
+async def test_the_end_of_a_topic_is_told_and_of_the_last_is_the_end(mock_clock, kind):
+    async with place(kind) as here:
         for topic in "ab":
             await here.put(1, topic=topic)
         events = await here.stream(topics={"a": {"tail": True}, "b": {"tail": True}})
@@ -327,8 +333,8 @@ async def test_the_end_of_a_topic_is_told_and_of_the_last_is_the_end(mock_clock)
         await here.gone(events)
 
 
-async def test_an_end_that_did_not_arrive_is_told_again(mock_clock):
-    async with place() as here:
+async def test_an_end_that_did_not_arrive_is_told_again(mock_clock, kind):
+    async with place(kind) as here:
         for topic in "ab":
             await here.put(1, topic=topic)
         wid = (await here.watch(topics={"a": {}, "b": {}}))["wid"]
@@ -346,8 +352,8 @@ async def test_an_end_that_did_not_arrive_is_told_again(mock_clock):
 
 
 @pytest.mark.rule("H9.8")
-async def test_a_stream_goes_on_where_its_client_was(mock_clock):
-    async with place() as here:
+async def test_a_stream_goes_on_where_its_client_was(mock_clock, kind):
+    async with place(kind) as here:
         await here.put(*range(6))
         wid = (await here.watch(topics={"t": {}}, limit=2))["wid"]
         events = await here.stream(wid=wid)
@@ -392,8 +398,8 @@ async def test_what_was_cut_off_in_the_midst_is_sent_again(mock_clock):
 
 
 @pytest.mark.rule("H9.7", "H9.8")
-async def test_the_id_of_many_topics_is_a_checkpoint(mock_clock):
-    async with place() as here:
+async def test_the_id_of_many_topics_is_a_checkpoint(mock_clock, kind):
+    async with place(kind) as here:
         names = [f"t{i}" for i in range(65)]
         for name in names:
             await here.put(1, topic=name)
@@ -436,8 +442,8 @@ async def test_who_missed_more_than_is_known_is_sent_all_of_it_again(mock_clock)
 
 
 @pytest.mark.rule("H9.9")
-async def test_a_second_stream_supersedes_the_first(mock_clock):
-    async with place() as here:
+async def test_a_second_stream_supersedes_the_first(mock_clock, kind):
+    async with place(kind) as here:
         await here.put(1)
         wid = (await here.watch(topics={"t": {}}))["wid"]
         first = await here.stream(wid=wid)
@@ -455,7 +461,7 @@ async def test_a_second_stream_supersedes_the_first(mock_clock):
         await here.gone(second)
 
 
-@pytest.mark.rule("H9.10", "H1.25")
+@pytest.mark.rule("H9.10", "H1.55")
 async def test_a_session_ends_when_it_was_without_a_stream_for_so_long(mock_clock):
     async with place() as here:
         await here.put(1)
@@ -477,8 +483,8 @@ async def test_a_session_ends_when_it_was_without_a_stream_for_so_long(mock_cloc
 
 
 @pytest.mark.rule("H9.16")
-async def test_a_heartbeat_comes_only_when_nothing_else_did(mock_clock):
-    async with place() as here:
+async def test_a_heartbeat_comes_only_when_nothing_else_did(mock_clock, kind):
+    async with place(kind) as here:
         await here.make()
         events = await here.stream(topics={"t": {}}, heartbeat_ms=2000)
         await caught_up(events)
@@ -497,8 +503,8 @@ async def test_a_heartbeat_comes_only_when_nothing_else_did(mock_clock):
 
 
 @pytest.mark.rule("H9.15", "O3.6")
-async def test_a_drain_ends_the_stream_and_says_so(mock_clock):
-    async with place() as here:
+async def test_a_drain_ends_the_stream_and_says_so(mock_clock, kind):
+    async with place(kind) as here:
         await here.make()
         wid = (await here.watch(topics={"t": {}}))["wid"]
         events = await here.stream(topics={"t": {}})
@@ -513,8 +519,8 @@ async def test_a_drain_ends_the_stream_and_says_so(mock_clock):
 
 
 @pytest.mark.rule("H9.3")
-async def test_a_strong_watch_is_given_what_is_durable(mock_clock):
-    async with place() as here:
+async def test_a_strong_watch_is_given_what_is_durable(mock_clock, kind):
+    async with place(kind) as here:
         await here.put(1)
         strong = await here.stream(topics={"t": {}}, consistency="strong")
         plain = await here.stream(topics={"t": {}})
@@ -529,8 +535,8 @@ async def test_a_strong_watch_is_given_what_is_durable(mock_clock):
 
 
 @pytest.mark.rule("H9.3")
-async def test_a_strong_watch_of_an_ephemeral_topic_is_as_any(mock_clock):
-    async with place() as here:
+async def test_a_strong_watch_of_an_ephemeral_topic_is_as_any(mock_clock, kind):
+    async with place(kind) as here:
         await here.make(durability="ephemeral")
         events = await here.stream(topics={"t": {}}, consistency="strong")
         await caught_up(events)
@@ -561,9 +567,10 @@ async def test_a_record_is_read_and_encoded_once_for_all(mock_clock):
         await here.gone(*streams)
 
 
-@pytest.mark.rule("H11.11", "H11.13")
-async def test_sessions_and_streams_are_bounded(mock_clock):
-    async with place(watch_sessions_max=2, streams_max=1) as here:
+@pytest.mark.rule("H11.18", "H11.13")
+async def test_sessions_and_streams_are_bounded(mock_clock, kind):
+    assert (SiteOptions().watch_sessions_max, SiteOptions().streams_max) == (10_000, 10_000)
+    async with place(kind, watch_sessions_max=2, streams_max=1) as here:
         await here.put(1)
         wids = [(await here.watch(topics={"t": {}}))["wid"] for _ in range(2)]
         said = (await here.watch(topics={"t": {}}))["error"]
@@ -655,8 +662,8 @@ async def test_who_takes_nothing_for_long_is_cut_and_may_come_back(mock_clock):
 
 
 @pytest.mark.rule("H11.4")
-async def test_watches_are_counted(mock_clock):
-    async with place() as here:
+async def test_watches_are_counted(mock_clock, kind):
+    async with place(kind) as here:
         await here.make()
         streams = [await here.stream(topics={"t": {}}) for _ in range(3)]
         for events in streams:

@@ -191,6 +191,7 @@ async def test_who_does_not_read_for_long_is_let_go_of(mock_clock):
         await pass_time(5)
         assert (here.site.streams.taken, here.runtime.hub.topics) == (0, 0)
         assert peer.edge.unread_bytes == 400
+        assert here.site.slow_consumers == 1
 
 
 @pytest.mark.parametrize("how", ["close", "end", "reset", "drain"])

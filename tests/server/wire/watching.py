@@ -9,8 +9,9 @@ import msgspec
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from tests.server.planes import JSON, Wire
-from tests.server.wire.events import Events
+from tests.server.app.h2peer import Served, serving
+from tests.server.planes import JSON, Http2, Plane, Wire
+from tests.server.wire.events import Events, Http2Events
 from tests.server.wire.places import alone, begun, new_site
 from topics.embed.aio.runtime import Runtime
 from topics.embed.aio.thread import Threads
@@ -24,13 +25,14 @@ ROOMY = Limits(body_bytes=4 * MIB, wal_file_first=8 * MIB, wal_reserve=1 * MIB)
 
 @attrs.frozen
 class Place:
-    """A site, its clock under our hand, and who asks it."""
+    """A site, its clock under our hand, and who asks it. `served`: its connections of HTTP/2, if that is asked."""
 
     site: Site
     runtime: Runtime
     clock: ManualClock
-    plane: Wire
+    plane: Plane
     nursery: trio.Nursery
+    served: Served | None = None
 
     async def ask(self, path, method=b"POST", /, **fields):
         seen = await self.plane.ask(method, f"/v0/{path}".encode(), msgspec.json.encode(fields), JSON)
@@ -52,7 +54,13 @@ class Place:
         """A new stream, of a new watch unless `wid` says of which."""
         wid = wid or (await self.watch(**fields))["wid"]
         said = () if last_id is None else ((b"last-event-id", last_id.encode()),)
-        return await Events(self.site, self.nursery, back=back).open(f"/v0/watch/{wid}".encode(), *said)
+        return await self.events(back=back).open(f"/v0/watch/{wid}".encode(), *said)
+
+    def events(self, *, back=1 << 20):
+        """A stream that is not asked for yet. `back`: bytes of it that a client of HTTP/1.1 leaves unread."""
+        if self.served is not None:
+            return Http2Events(self.served)
+        return Events(self.site, self.nursery, back=back)
 
     async def settled(self):
         """Nobody has anything to do, and no thread syncs the log."""
@@ -71,19 +79,25 @@ class Place:
 
     async def gone(self, *streams):
         """They leave, and nothing is left of them."""
-        taken = max(self.site.streams.taken, len(streams))
+        leaving = sum(not stream.has_ended for stream in streams)
+        taken = max(self.site.streams.taken, leaving)
         for stream in streams:
             await stream.leave()
         await self.settled()
-        assert self.site.streams.taken == taken - len(streams)
+        assert self.site.streams.taken == taken - leaving
 
 
 @asynccontextmanager
-async def place(*, limits=ROOMY, **options):
+async def place(kind="wire", *, limits=ROOMY, **options):
+    """`kind`: the plane, as in `plane_of`."""
     clock, site = ManualClock(), new_site(limits=limits, **options)
     threads = Threads(inline_bytes_max=1 << 20)  # so that who waits is blocked, and nobody else
     async with alone(), begun(site, clock=clock, threads=threads) as runtime, trio.open_nursery() as nursery:
-        yield Place(site, runtime, clock, Wire(site, nursery, None), nursery)
+        if kind == "wire":
+            yield Place(site, runtime, clock, Wire(site, nursery, None), nursery)
+        else:
+            async with serving(site) as served:
+                yield Place(site, runtime, clock, Http2(await served.h2()), nursery, served)
         nursery.cancel_scope.cancel()
     assert (site.bugs, site.unsent_bytes, site.streams.taken, runtime.hub.topics) == (0, 0, 0, 0)
 

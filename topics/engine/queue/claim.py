@@ -281,6 +281,8 @@ class _Pass(Entry, eq=False, kw_only=True):
                 self.told = self._leased(0, len(self.event.seqs))
             told = self.told[first : first + count]
         jobs = [job for job in told if job is not None]
+        lane.queue.claims += 1
+        lane.queue.claimed += len(jobs)
         return JobsClaimed(
             topic=lane.name, topic_id=lane.topic_id, jobs=jobs, ready=lane.queue.counts(lane.topic)[0]
         )
@@ -324,6 +326,7 @@ class _Answer(Entry, eq=False, kw_only=True):
 
 
 def _nothing(lane: Lane, queue: QueueLane, topic: Topic) -> JobsClaimed:
+    queue.claims += 1
     return JobsClaimed(topic=lane.name, topic_id=lane.topic_id, jobs=(), ready=queue.counts(topic)[0])
 
 

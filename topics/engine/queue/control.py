@@ -87,6 +87,25 @@ def queue_state(lane: Lane, topic: Topic, now_ms: int) -> QueueState | None:
     )  # fmt: skip
 
 
+class QueueFigures(NamedTuple):
+    """A queue as it is now, and what became of its jobs since the store was opened."""
+
+    state: QueueState
+    claims: int
+    claimed: int
+    acked: int
+    nacked: int
+    expired: int
+
+
+def queue_figures(lane: Lane, topic: Topic, now_ms: int) -> QueueFigures | None:
+    """None of a log."""
+    state, queue = queue_state(lane, topic, now_ms), lane.queue
+    if state is None or queue is None:
+        return None
+    return QueueFigures(state, queue.claims, queue.claimed, queue.acked, queue.nacked, queue.jobs.expired)
+
+
 class JobView(NamedTuple):
     """A job as it stands. `node` and `deadline`: of its lease; `ready_at`: of a job that rests; 0 if it has none."""
 

@@ -61,7 +61,7 @@ def propose_nack(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) ->
         return
     ready_at, leaving = _rested(lane, queue, seqs, command.delay_ms, now_ms)
     event = Released(command.node, command.reason, array("Q", seqs), array("Q", counters), ready_at)
-    entry = in_lease_class(state, _Settlement, lane, ticket, [event], now_ms)
+    entry = in_lease_class(state, _Nacking, lane, ticket, [event], now_ms)
     entry.leaving = leaving
     _enqueue(state, lane, queue, entry, seqs, skipped)
 
@@ -117,16 +117,13 @@ def propose_give_up(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int)
 
 
 class _Settlement(Entry, eq=False, kw_only=True):
-    """Jobs whose leases are about to end. `keys`: the number of each one's, if keys are bounded. `leaving`: those that
-    nobody gets again; that they go to the dead letters is said behind this, and answered by this already.
-    """
+    """Jobs whose leases are about to end. `keys`: the number of each one's, if keys are bounded."""
 
     lane: Lane
     seqs: Sequence[int] = ()
     skipped: Sequence[int] = ()
     deadline: int | None = None
     keys: Sequence[int] = ()
-    leaving: Sequence[int] = ()
 
     def hold(self, queue: QueueLane) -> None:
         queue.busy.update(self.seqs)
@@ -140,7 +137,20 @@ class _Settlement(Entry, eq=False, kw_only=True):
     def reply(self) -> JobsSettled:
         queue = self.lane.queue
         assert queue is not None
-        told = _told(self.lane, queue, self.seqs, self.skipped, self.deadline)
+        return _told(self.lane, queue, self.seqs, self.skipped, self.deadline)
+
+
+class _Nacking(_Settlement, eq=False, kw_only=True):
+    """Jobs that are about to rest. `leaving`: those that nobody gets again; that they go to the dead letters is said
+    behind this, and answered by this already.
+    """
+
+    leaving: Sequence[int] = ()
+
+    def reply(self) -> JobsSettled:
+        told = super().reply()
+        assert self.lane.queue is not None
+        self.lane.queue.nacked += len(self.seqs)
         if not self.leaving:
             return told
         assert self.lane.topic is not None
@@ -184,6 +194,11 @@ class _Acknowledgement(_Settlement, eq=False, kw_only=True):
 
     def news(self) -> News:
         return News.FLOORS
+
+    def reply(self) -> JobsSettled:
+        assert self.lane.queue is not None
+        self.lane.queue.acked += len(self.seqs)
+        return super().reply()
 
 
 def _settled(

@@ -32,11 +32,13 @@ class QueueLane:
     else may claim it, and whoever has it may settle it. `settling`: both, by the number of their key if keys are
     bounded; a lease that lapses meanwhile still has its key's place. `window_ms`: when the cohort that is gathering is
     served, of the engine's time. `turn`: how many passes have served somebody.
+
+    What was answered since the store was opened: `claims`, `claimed`, `acked`, `nacked`, the last three in jobs.
     """
 
     __slots__ = (
-        "_ends", "_joined", "busy", "claimers", "claiming", "extending", "jobs", "order", "settling", "turn",
-        "window_ms",
+        "_ends", "_joined", "acked", "busy", "claimed", "claimers", "claiming", "claims", "extending", "jobs", "nacked",
+        "order", "settling", "turn", "window_ms",
     )  # fmt: skip
 
     def __init__(self, jobs: Jobs) -> None:
@@ -49,6 +51,7 @@ class QueueLane:
         self.order: ReadyOrder | None = None
         self.window_ms: int | None = None
         self.turn = 0
+        self.claims = self.claimed = self.acked = self.nacked = 0
         self._joined = 0
         self._ends: list[tuple[int, int, Ticket]] = []  # a heap of (`until_ms`, who came how manieth, whose)
 

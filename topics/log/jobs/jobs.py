@@ -34,12 +34,13 @@ _STALE_DEADLINES_MIN: Final = 4096
 class Jobs:
     """The jobs of one queue. `returned`: those that came back to ready since somebody has last taken the list; `freed`:
     the keys of which a lease or a rest has ended. Both are for who hands jobs out, and None while nobody does. `ended`:
-    the jobs of which a lease has ended, None while nobody asks.
+    the jobs of which a lease has ended, None while nobody asks. `expired`: how many leases time has ended, as far as
+    `advance` has seen it.
     """
 
     __slots__ = (
-        "_index", "bucket", "counts", "dead_lettered", "due", "ended", "freed", "key_leases", "key_rests", "now_ms",
-        "paused", "returned", "rows",
+        "_index", "bucket", "counts", "dead_lettered", "due", "ended", "expired", "freed", "key_leases", "key_rests",
+        "now_ms", "paused", "returned", "rows",
     )  # fmt: skip
 
     def __init__(self, index: Index) -> None:
@@ -58,6 +59,7 @@ class Jobs:
         self.returned: list[int] | None = None
         self.freed: list[int] | None = None
         self.ended: list[int] | None = None
+        self.expired = 0
 
     # What is known.
 
@@ -187,6 +189,7 @@ class Jobs:
             self._let_go(rows.that_came(self.rows_of(seqs), now_ms))
             for row in dict.fromkeys(self.rows_of(seqs)):
                 ends = rows.state[row] == _IN_FLIGHT and rows.until[row] < now_ms
+                self.expired += ends
                 if ends or (rows.state[row] == _DELAYED and rows.ready_at(row) <= now_ms):
                     self._rest(row, rows.ready_at(row))
 

@@ -7,8 +7,9 @@ were read before, and loses frames when a task is cancelled while it sends. What
   while it waits for its own to leave cuts no frame and loses none. That task ends with the connection, when the edge is
   closed, or when the peer takes nothing for a while; nothing is shielded.
 - The reader takes small slices, so that a flood of tiny frames is handled in steps (style 21).
-- Time: a connection at rest ends after `keep_alive_timeout`, whatever but requests it sends; one from which nothing
-  comes, after `read_timeout`; and any behind its last answer when the server drains.
+- Time: a connection at rest ends after `keep_alive_timeout`, whatever but requests it sends. One from which nothing
+  comes for `read_timeout` is asked whether it lives, for who reads a stream has nothing to say, and ends if nothing
+  comes for as long again. Any ends behind its last answer when the server drains.
 - An answer given before all was read: half-close, drain a little, then close, so that TCP does not reset it away.
 - The connection is of all keys that were used on it. When none is left that is not revoked it ends, behind answers
   that are there soon.
@@ -167,13 +168,18 @@ class Http2Connection:
 
     async def _receive(self) -> bytes:
         """Some bytes; `b""` at the end, the peer's or ours."""
-        with trio.CancelScope(deadline=self._deadline()) as self._reading:
-            try:
-                return await self._edge.receive()
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self._broken = self._ending = True
-        if self._reading.cancelled_caught:
-            self._ending = True
+        is_asked = False
+        while not self._ending:
+            with trio.CancelScope(deadline=self._deadline()) as self._reading:
+                try:
+                    return await self._edge.receive()
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    self._broken = self._ending = True
+            if is_asked or self._rests or not isinstance(self._protocol, Http2):
+                self._ending = True
+            elif not self._ending:
+                await self._protocol.ask_whether_it_lives()
+                is_asked = True
         return b""
 
     def _deadline(self) -> float:

@@ -22,7 +22,7 @@ from topics.server.app.tasks import Requests
 from topics.server.runtime.log import log
 
 KEEP_ALIVE_S: Final = 75
-READ_S: Final = 120
+READ_S: Final = 60
 STREAMS_MAX: Final = 256
 REQUESTS_MAX: Final = 10_000
 HEAD_BYTES_MAX: Final = 32 * 1024

@@ -139,6 +139,11 @@ class Http2(H2Protocol):
         """No request is being served and no answer waits to be sent."""
         return not self.streams and not self.stream_buffers
 
+    async def ask_whether_it_lives(self) -> None:
+        """By a PING, which any client answers at once."""
+        self.connection.ping(bytes(8))
+        await self._flush()
+
     async def farewell(self, code: int = h2.errors.ErrorCodes.NO_ERROR) -> None:
         """GOAWAY, unless there was one."""
         if self.connection.state_machine.state is not h2.connection.ConnectionState.CLOSED:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from topics.engine.queue.control import QueueFigures
 from topics.engine.replies import QueueState
 from topics.log.topic import Topic
 from topics.store.damages import known_damages
@@ -25,6 +26,7 @@ SLICE: Final = 500  # topics and segments looked at between two checkpoints: wel
 
 TopicRow = tuple[str, int, int, int, int, int, int]
 QueueRow = tuple[str, int, int, int, int, int, float | None]
+QueueCounts = tuple[str, int, int, int, int, int]
 
 
 @attrs.frozen(kw_only=True)
@@ -120,7 +122,9 @@ class TierFigures:
 
 @attrs.frozen(kw_only=True)
 class MetricsSnapshot:
-    """The numbers of one scrape. `topics`, and `queues` among them: a name, then its figures, up to the bound."""
+    """The numbers of one scrape. `topics`, and `queues` among them: a name, then its figures, up to the bound; of these
+    `queue_counts`, too: what was done since the start.
+    """
 
     traffic: Traffic
     port: PortCounts
@@ -137,6 +141,7 @@ class MetricsSnapshot:
     freed_bytes: int = 0
     topics: Sequence[TopicRow] = ()
     queues: Sequence[QueueRow] = ()
+    queue_counts: Sequence[QueueCounts] = ()
     topic_count: int = 0
     record_count: int = 0
     record_bytes: int = 0
@@ -177,12 +182,13 @@ async def take_figures(
 
 async def with_topics(
     shown: MetricsSnapshot,
-    figures: Iterator[tuple[Topic, int, QueueState | None]],
+    figures: Iterator[tuple[Topic, int, QueueFigures | None]],
     topics_max: int,
     sees: Callable[[str], bool],
 ) -> MetricsSnapshot:
     rows: list[TopicRow] = []
     queues: list[QueueRow] = []
+    counts: list[QueueCounts] = []
     count = records = size = 0
     for topic, durable_seq, queue in figures:
         if shown.tiers.add(topic):
@@ -196,8 +202,9 @@ async def with_topics(
         if count <= topics_max:
             rows.append(_topic_row(topic, durable_seq))
             if queue is not None:
-                queues.append(_queue_row(topic, queue))
-    shown = attrs.evolve(shown, topics=rows, queues=queues)
+                queues.append(_queue_row(topic, queue.state))
+                counts.append((topic.name, *queue[1:]))
+    shown = attrs.evolve(shown, topics=rows, queues=queues, queue_counts=counts)
     return attrs.evolve(shown, topic_count=count, record_count=records, record_bytes=size)
 
 

@@ -69,7 +69,7 @@ _COUNTERS: Final = (
     ("unsent_dropped",
      "Answers dropped because their peers did not take them and no memory was left to keep them",
      "traffic.unsent_dropped"),
-    ("slow_consumers", "Watches whose stream was cut because its client took nothing", "traffic.slow_consumers"),
+    ("slow_consumers", "Watches cut off because their client took nothing", "traffic.slow_consumers"),
     ("checkpoints", "Checkpoints since the start", "checkpoints"),
     ("segment_rewritten_bytes", "Written anew as half of a segment was dead", "rewritten_bytes"),
     ("segment_freed_bytes", "By which segments got smaller by that", "freed_bytes"),
@@ -115,6 +115,13 @@ _QUEUE_GAUGES: Final = (
     ("queue_oldest_job_timestamp_seconds",
      "When the oldest job of the queue that is not done was put, in seconds since 1970; none if it has no jobs"),
 )  # fmt: skip
+_QUEUE_COUNTERS: Final = (
+    ("queue_claims", "Claims that the queue has answered, with jobs or without"),
+    ("queue_claimed_jobs", "Jobs that the queue has leased to somebody"),
+    ("queue_acked_jobs", "Jobs of the queue that were done"),
+    ("queue_nacked_jobs", "Jobs of the queue that were given back, to be tried again or given up"),
+    ("queue_expired_leases", "Leases of the queue that ran out"),
+)
 _encode: Final = msgspec.json.Encoder().encode
 _Values = Mapping[Any, float]  # by the values of the labels, in their order
 
@@ -194,10 +201,13 @@ class Metrics:
                 by_shard = {(str(shard.shard),): _at(shard, place) for shard in taken.shards}
                 yield make(name, what, ("shard",), by_shard)
         bound = f"; series of their own have the {self._topics_max} topics created first"
-        for of_topic, rows_of in ((_TOPIC_GAUGES, taken.topics), (_QUEUE_GAUGES, taken.queues)):
+        for of_topic, rows_of, make in (
+            (_TOPIC_GAUGES, taken.topics, _gauges), (_QUEUE_GAUGES, taken.queues, _gauges),
+            (_QUEUE_COUNTERS, taken.queue_counts, _counters),
+        ):  # fmt: skip
             for column, (name, what) in enumerate(of_topic, 1):
                 values: _Values = {(row[0],): row[column] for row in rows_of if row[column] is not None}  # type: ignore[misc]  # a name is in the first column alone
-                yield _gauges(name, what + bound, ("topic",), values)
+                yield make(name, what + bound, ("topic",), values)
         for family in self._registry.collect():
             family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
             yield family

@@ -68,6 +68,11 @@ class PeerLink:
             self._bounded = False
             self.scope.deadline = math.inf
 
+    @property
+    def is_given_up(self) -> bool:
+        """The peer has not taken in time what it is sent."""
+        return self.phase is Phase.SENDING and self.scope.cancel_called
+
     def pace(self, started: float, received: int) -> None:
         """A body of which so much has come since then goes on coming."""
         self.phase = Phase.BODY

@@ -140,6 +140,8 @@ class WebSocket:
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             self._site.failed(bug, "websocket")
         finally:
+            if self.watch is not None and self.watch.subscriptions and self._link.is_given_up:
+                self._site.told_slow(len(self.watch.subscriptions))
             for call in (*self._leaving, *self._ready):
                 call.dropped()
             for give_back in reversed(self._at_end):

@@ -22,6 +22,7 @@ from topics.server.api.slots import Slots
 from topics.server.api.watching.sessions import WatchSessions
 from topics.server.auth.keys import Key, Keys
 from topics.server.runtime.figures import Traffic
+from topics.server.runtime.log import log
 from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
 
 DECODED_INLINE_BYTES_MAX: Final = 512 * KIB
@@ -122,9 +123,10 @@ class ServerState:
         self._runtime = runtime
         self._watches = WatchSessions(self.options.entropy, runtime.wheel, self.watch_sessions)
 
-    def told_slow(self) -> None:
-        """A watch was cut off."""
+    def told_slow(self, topics: int) -> None:
+        """A watch of so many topics was cut off, for its client took nothing."""
         self.slow_consumers += 1
+        log.warning("watch.slow_consumer", topics=topics)
 
     def watches(self) -> WatchSessions:
         """Raises `Rejected(not_ready)` while the log is being recovered."""

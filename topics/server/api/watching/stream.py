@@ -40,8 +40,8 @@ _DRAINING: Final = last_event(
 
 
 class WatchStream:
-    """The events of one connection: a `Source`. `last_id`: what its client says it has. `told_slow`: called if it is
-    cut off because its client takes nothing.
+    """The events of one connection: a `Source`. `last_id`: what its client says it has. `told_slow`: called with
+    how many topics it watches if it is cut off because its client takes nothing.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class WatchStream:
         last_id: bytes,
         room: Share,
         bytes_per_s: int,
-        told_slow: Callable[[], None],
+        told_slow: Callable[[int], None],
     ) -> None:
         self.bytes_per_s = bytes_per_s
         self._told_slow = told_slow
@@ -91,8 +91,7 @@ class WatchStream:
     def cut(self) -> None:
         """Its client took nothing for too long. Whoever sends goes on for a moment, so he may learn why it ends."""
         if not self._last:
-            self._told_slow()
-            log.warning("watch.slow_consumer", topics=len(self._session.subscriptions))
+            self._told_slow(len(self._session.subscriptions))
             self._end(_SLOW)
 
     def supersede(self) -> None:
