@@ -257,6 +257,17 @@ def test_it_ends_by_another_thread_and_with_its_client(server: PrivateServer, na
     assert failure.code == "shutting_down"
 
 
+def test_a_client_that_is_closed_closes_watches_for_which_nobody_waits(
+    server: PrivateServer, name: str
+) -> None:
+    with topics.Client(server.url) as client:
+        client.create(name)
+        watch = client.watch(name)
+        assert isinstance(next(watch), topics.CaughtUp)
+        own = watch._feed._stream._socket
+    assert own.fileno() == -1
+
+
 def test_it_ends_by_another_thread_over_tls(tmp_path: Path) -> None:
     tls = ("--certfile", CERTIFICATES / "one.pem", "--keyfile", CERTIFICATES / "one.key")
     with Process("--memory", "--port", 0, *tls, cwd=tmp_path).ready() as server:

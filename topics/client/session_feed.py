@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -25,6 +26,7 @@ class EventStream:
         self._pieces: Iterator[bytes] = iter(())
         self._socket: socket.socket | None = None
         self._is_cut = False
+        self._turn = threading.Lock()  # of who waits for something
         transport.streams.add(self)
 
     def open(self, request: Request) -> Answer:
@@ -34,6 +36,10 @@ class EventStream:
             Unreachable: there is no answer, or none of ours.
             Rejected: the client is closed.
         """
+        with self._turn:
+            return self._opened(request)
+
+    def _opened(self, request: Request) -> Answer:
         self.close()
         if self._transport.is_closed:
             raise closed()
@@ -52,18 +58,27 @@ class EventStream:
                     whole.add(piece)
                 body = whole.whole
         if self._is_cut:  # while it was opened, when there was nothing to cut
-            self.cut()
+            self._shut()
         return Answer(found.status_code, body, found.headers.get("retry-after"))
 
     def receive(self) -> bytes:
         """The next bytes; none if it has ended, or is broken, or silent for too long."""
-        with suppress(httpx.TransportError):
+        with self._turn, suppress(httpx.TransportError):
             return next(self._pieces, b"")
         return b""
 
     def cut(self) -> None:
-        """Whoever waits for something is let go. To close a socket wakes nobody."""
+        """Whoever waits for something is let go; if nobody does, it is closed."""
         self._is_cut = True
+        self._shut()
+        if self._turn.acquire(blocking=False):
+            try:
+                self.close()
+            finally:
+                self._turn.release()
+
+    def _shut(self) -> None:
+        """To close a socket wakes nobody."""
         if self._socket is not None:
             with suppress(OSError):
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # of TLS, too, without its farewell
