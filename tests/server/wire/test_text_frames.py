@@ -53,6 +53,8 @@ def test_whatever_is_not_plainly_a_message_is_left_to_the_library():
         masked(b"x" * 65_536),  # its length in eight bytes: it never comes in one piece
         bytes((masked(b"x" * 4)[0] | 0x40,)) + masked(b"x" * 4)[1:],  # a bit of an extension
         b"GET / HTTP/1.1\r\n\r\n",
+        b"\x81\x7e\0\5",  # the head of one without a mask, alone: its length less the mask's bit is below 0
+        b"\x81\x7f\0\0\0",
     ]
 
     assert [lone_text(data, MIB) for data in others] == [None] * len(others)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.server.wire.places import SMALL, open_site, serve_connection
 from tests.server.wire.playing import byte_by_byte, play_every_way, whole
@@ -128,6 +128,32 @@ async def test_frames(mock_clock, sent, cut):
         else:
             await peer.quiet()
             assert (await peer.ask(op="ping", request_id=7))["request_id"] == 7
+        assert site.bugs == 0
+
+
+@pytest.mark.parametrize("before", [b"", bytes(4)], ids=["of its head", "of its mask"])
+@pytest.mark.parametrize("size", [13, 200])
+async def test_the_rest_of_a_frame_is_no_frame_of_its_own(mock_clock, size, before):
+    """The library takes each part of a head out of its buffer, so nothing there says that a frame has begun."""
+    rest = frame(PING_OP.ljust(size))
+    length = len(before + rest) - 4
+    sizes = struct.pack("!B", 0x80 | length) if length < 126 else struct.pack("!BH", 0xFE, length)
+    async with open_site() as site, socket_of(site) as (peer, _):
+        await peer.send(bytes((0x80 | BINARY,)) + sizes + before)
+        await wait_all_tasks_blocked()
+        await peer.send(rest)
+
+        assert (await peer.frame()).short == "invalid_request"
+        await peer.quiet()
+        assert (await peer.ask(op="ping"))["op"] == "pong"
+
+
+@pytest.mark.parametrize("sent", [b"\x81\x7e\0\5", b"\x81\x7f\0\0\0"])
+async def test_the_head_of_a_frame_without_a_mask_is_refused_though_it_comes_alone(mock_clock, sent):
+    async with open_site() as site, socket_of(site) as (peer, _):
+        await peer.send(sent, *[b"x"] * 20)
+
+        assert (await peer.frame()).close[0] == 1002
         assert site.bugs == 0
 
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from functools import partial
 from struct import Struct
+from types import GeneratorType
 from typing import Final
 
 import trio
 from websockets.frames import apply_mask  # type: ignore[attr-defined]  # the quick one, where it was built
+from websockets.server import ServerProtocol
+from websockets.streams import StreamReader
 
 from topics.kernel.errors import Rejected
 from topics.server.api.bodies.pieces import check_utf8
@@ -24,6 +27,7 @@ _U64_FOLLOWS: Final = 127
 _SHORT: Final = Struct("!BB")
 _MEDIUM: Final = Struct("!BBH")
 _LONG: Final = Struct("!BBQ")
+_FIRST_BYTE: Final = StreamReader.at_eof.__code__  # the wait for the next frame, or for the end
 
 
 def lone_text(data: bytes, bytes_max: int) -> bytes | None:
@@ -37,9 +41,22 @@ def lone_text(data: bytes, bytes_max: int) -> bytes | None:
             return None
         size, start = following, _MEDIUM.size
     text = start + 4
-    if first != _FINAL_TEXT or len(data) != text + size or size > bytes_max:
+    if first != _FINAL_TEXT or len(data) != text + size or not 0 <= size <= bytes_max:  # below 0: no mask
         return None
     return apply_mask(data[text:], data[start:text])
+
+
+def is_between_frames(protocol: ServerProtocol) -> bool:
+    """True if what has come ends with a whole frame.
+
+    The protocol's buffer does not say so, for each part of a frame's head is taken out of there. What its parser
+    waits for does: generators that wait for one another.
+    """
+    waits: object = protocol.parser
+    while isinstance(waits, GeneratorType) and waits.gi_yieldfrom is not None:
+        waits = waits.gi_yieldfrom
+    assert isinstance(waits, GeneratorType)
+    return waits.gi_code is _FIRST_BYTE
 
 
 def text_frame(message: bytes) -> bytes:

@@ -37,7 +37,7 @@ from topics.server.api.site import Site
 from topics.server.auth.keys import Key
 from topics.server.wire.link import PeerLink
 from topics.server.wire.patience import Phase
-from topics.server.wire.text_frames import is_utf8, lone_text, text_frame
+from topics.server.wire.text_frames import is_between_frames, is_utf8, lone_text, text_frame
 
 UNDER_WAY_MAX: Final = 256  # commands of a connection that came and whose answers are not sent,
 UNDER_WAY_BYTES_MAX: Final = 1 * MIB  # and the bytes of their messages, unless it is a single one
@@ -269,7 +269,7 @@ class WebSocket:
     @property
     def _is_partial(self) -> bool:
         """True in the midst of a message: something of what it says has come."""
-        return self._fragments is not None or bool(self._protocol.reader.buffer)
+        return self._fragments is not None or not is_between_frames(self._protocol)
 
     def _hold(self) -> bool:
         """Have what came, and is not answered yet, on the account of requests. False if there is no room for it.
