@@ -164,7 +164,7 @@ def _of_topic(name: str, refused: Rejected) -> Rejected:
     field = refused.detail["field"]
     place = f"topics.{name}" if field == "body" else f"topics.{name}.{field}"
     what = refused.message.removeprefix(f"{field}: ")
-    return Rejected(refused.code, f"{place}: {what}", **(refused.detail | {"field": place}))
+    return Rejected(refused.code, f"{place}: {what}", **{**refused.detail, "field": place})
 
 
 def check_start(start: StartIn) -> None:
