@@ -10,14 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Self
+from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
+from tests.client.doorway import PATIENCE_S, Doorway, shut
 from topics.kernel.ids import lease_id
-
-PATIENCE_S = 20
 
 
 class Line:
@@ -109,47 +108,18 @@ def scripted(*lives: Callable[[Line], None], tls: ssl.SSLContext | None = None) 
     assert not rest
 
 
-class Relay:
+class Relay(Doorway):
     """What comes goes on to the server, and back, until the way is cut. `hold`: what is held, `asked` or `answers`."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        super().__init__(port)
         self.hold: str | None = None
         self.held: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._ends: list[socket.socket] = []
-        self._threads: list[threading.Thread] = []
-        self._begin(self._accept)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        shut(self._listener)
-        self.cut()
-        for thread in self._threads:
-            thread.join(PATIENCE_S)
-        for end in (self._listener, *self._ends):
-            end.close()
-
-    def _begin(self, *call: Any) -> None:
-        self._threads.append(threading.Thread(target=call[0], args=call[1:]))
-        self._threads[-1].start()
-
-    def cut(self) -> None:
-        """All connections, at once."""
-        for end in self._ends:
-            shut(end)
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                here, _ = self._listener.accept()
-                there = socket.create_connection(("127.0.0.1", self._port))
-                self._ends += [here, there]
-                self._begin(self._pass, "asked", here, there)
-                self._begin(self._pass, "answers", there, here)
+    def _came(self, here: socket.socket) -> None:
+        there = self._server()
+        self._begin(self._pass, "asked", here, there)
+        self._begin(self._pass, "answers", there, here)
 
     def _pass(self, kind: str, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
@@ -159,9 +129,3 @@ class Relay:
                 else:
                     target.sendall(data)
         shut(target)
-
-
-def shut(end: socket.socket) -> None:
-    """Which is heard on the other side even if a thread waits for what comes; a close is not."""
-    with suppress(OSError):
-        end.shutdown(socket.SHUT_RDWR)

@@ -38,7 +38,10 @@ def test_workers_of_a_served_run_with_crashes_are_told_what_holds(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", MORE_SEEDS)
 def test_workers_of_more_served_runs_are_told_what_holds(seed):
-    run(seed, rounds=8, visits=9)
+    report, counts = run(seed, rounds=8, visits=9)
+
+    assert counts["claimed"]
+    assert report.counts["heard"] > 10
 
 
 def test_one_seed_with_workers_gives_one_trace_byte_for_byte():

@@ -8,48 +8,25 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Self
 
 import pytest
 
-from tests.client.scripted import PATIENCE_S, shut
+from tests.client.doorway import Doorway, pass_on, shut
 
 KINDS = {".html": "text/html; charset=utf-8", ".mjs": "text/javascript"}
 
 
-class Origin:
+class Origin(Doorway):
     """`pages` by their paths; whatever else is asked for goes to the server at `port`, as through a proxy."""
 
     def __init__(self, port: int, pages: Mapping[str, str]) -> None:
-        self._port = port
+        super().__init__(port)
         self._pages = pages
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._ends: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for end in (self._listener, *self._ends):
-            shut(end)
-        for thread in self._threads:
-            thread.join(PATIENCE_S)
-        for end in (self._listener, *self._ends):
-            end.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                here, _ = self._listener.accept()
-                self._ends.append(here)
-                self._threads.append(threading.Thread(target=self._serve, args=(here,)))
-                self._threads[-1].start()
+    def _came(self, here: socket.socket) -> None:
+        self._begin(self._serve, here)
 
     def _serve(self, here: socket.socket) -> None:
         with suppress(OSError):
@@ -61,21 +38,11 @@ class Origin:
                 head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n"
                 here.sendall(head.encode() + b"connection: close\r\n\r\n" + body)
             else:
-                there = socket.create_connection(("127.0.0.1", self._port))
-                self._ends.append(there)
+                there = self._server()
                 there.sendall(asked)
-                self._threads.append(threading.Thread(target=_pass, args=(here, there)))
-                self._threads[-1].start()
-                _pass(there, here)
+                self._begin(pass_on, here, there)
+                pass_on(there, here)
         shut(here)
-
-
-def _pass(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(65_536):
-            target.sendall(data)
-    shut(source)
-    shut(target)
 
 
 @contextmanager

@@ -265,7 +265,7 @@ class ServedWorld(World):
             del self._open_connections[connection]
             self._one_less.set()
             self._one_less = trio.Event()
-            if not self._dead:
+            if not self._dead and not self.disk.down:  # the task that met the crash has told nobody yet
                 with self._checking():
                     self.wire_jobs.ended(edge, self.engine.now_ms())
 

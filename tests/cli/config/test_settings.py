@@ -301,12 +301,14 @@ def test_a_bad_variable_refuses_to_start_naming_it(
 def test_variables_an_orchestrator_sets_for_a_service_are_no_settings(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    without = shown(call)
     for name, value in {
         "TOPICS_SERVICE_HOST": "10.0.0.1", "TOPICS_SERVICE_PORT": "4000", "TOPICS_PORT": "tcp://10.0.0.1:4000",
         "TOPICS_PORT_4000_TCP": "tcp://10.0.0.1:4000", "TOPICS_VENV": "/venv",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    shown(call)
+
+    assert shown(call) == without
 
 
 @pytest.mark.parametrize("pair", ["zebra=1", "wal_shards=x", "wal_shards"])

@@ -4,7 +4,7 @@ from array import array
 
 import pytest
 
-from tests.engine.driving import T0
+from tests.engine.driving import T0, config
 from tests.engine.queue.driving import Queue
 from topics.codec.log.leases import (
     Acked,
@@ -17,7 +17,7 @@ from topics.codec.log.leases import (
     ReleasedAll,
     Resumed,
 )
-from topics.engine.commands import Ack, Claim, Extend, GiveUp, Nack, Pause, Purge, Release
+from topics.engine.commands import Ack, Claim, Extend, GiveUp, Nack, Pause, Purge, PutMode, PutTopic, Release
 from topics.engine.tickets import Stage
 from topics.kernel.errors import Code, Rejected
 from topics.log.jobs.transitions import JobState
@@ -192,6 +192,16 @@ def test_a_cohort_that_was_withdrawn_has_no_part_in_the_next_one(later_ms):
     assert [t.stage for t in tickets] == [Stage.WAITING] * 2
     q.passes(1)
     assert [len(t.result().jobs) for t in tickets] == [1, 1]
+
+
+@pytest.mark.rule("Q1.2", "Q3.4")
+def test_a_queue_that_gathers_cohorts_no_more_serves_the_last_one_at_once():
+    q = Queue(claim_jitter_ms=10)
+    q.jobs(*[b"j"] * 3)
+    tickets = [q.propose(q.claiming(2, node=node)) for node in (b"a", b"b")]
+    q.do(PutTopic(topic="q", config=config(type="queue"), mode=PutMode.REPLACE))
+    assert [[job.seq for job in t.result().jobs] for t in tickets] == [[1, 2], [3]]
+    q.agrees()
 
 
 def test_a_claim_that_has_its_jobs_is_not_withdrawn():

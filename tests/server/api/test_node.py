@@ -232,9 +232,8 @@ async def test_a_damaged_log_is_ready_to_be_read_and_says_which_shards_take_no_w
     assert b'topics_wal_shard_read_only{shard="1"} 1.0' in metrics.body
 
 
-@pytest.mark.rule("H2.14", "H11.3")
-@pytest.mark.parametrize(("token", "seen"), [("none", False), ("one", False), ("all", True)])
-async def test_damage_is_told_to_whom_may_see_its_topic(token, seen):
+def damaged_scene():
+    """A store whose topic `t` has lost the end of a file of its segment, and that file."""
     scene = Scene(shards=1)
     scene.open()
     scene.create("t", durability="fsync")
@@ -243,6 +242,13 @@ async def test_damage_is_told_to_whom_may_see_its_topic(token, seen):
     scene.shut_down()
     data = segment_path(1, 1, "data")
     scene.disk.truncate(data, scene.disk.size(data) - 1)
+    return scene, data
+
+
+@pytest.mark.rule("H2.14", "H11.3")
+@pytest.mark.parametrize(("token", "seen"), [("none", False), ("one", False), ("all", True)])
+async def test_damage_is_told_to_whom_may_see_its_topic(token, seen):
+    scene, _ = damaged_scene()
     site = new_site(limits=Limits(), keys=Keys(parse_keys("all,one:read:u")))
     async with alone(), begun(site, disk=scene.disk, clock=scene.clock):
         fields = fields_of(await ask(site, "GET", "/v0/ready", headers={"authorization": f"Bearer {token}"}))
@@ -252,14 +258,7 @@ async def test_damage_is_told_to_whom_may_see_its_topic(token, seen):
 
 @pytest.mark.rule("T5.11", "H11.2")
 async def test_a_damaged_segment_is_told_and_the_server_takes_writes():
-    scene = Scene(shards=1)
-    scene.open()
-    scene.create("t", durability="fsync")
-    scene.put("t", 1, 2, 3)
-    scene.checkpoint()
-    scene.shut_down()
-    data = segment_path(1, 1, "data")
-    scene.disk.truncate(data, scene.disk.size(data) - 1)
+    scene, data = damaged_scene()
     site = new_site(limits=Limits())
     async with alone(), begun(site, disk=scene.disk, clock=scene.clock):
         ready = fields_of(await ask(site, "GET", "/v0/ready"))

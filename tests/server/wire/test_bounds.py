@@ -220,17 +220,8 @@ async def test_answers_are_gathered_up_to_a_bound(mock_clock):
         served.append(None)
         return Answer(200, b"{}")
 
-    route = Route(
-        name="counted",
-        method=b"GET",
-        path="/counted",
-        handler=counted,
-        scope="any",
-        names=Names.NONE,
-        summary="",
-    )
     async with (
-        open_site(more_routes=[route]) as site,
+        open_site(more_routes=[route(counted, "/counted", b"GET")]) as site,
         connected(site, back=500) as client,
         trio.open_nursery() as nursery,
     ):
@@ -414,6 +405,10 @@ async def test_a_body_that_does_not_fit_any_more_is_refused_in_the_middle_and_it
 PAGE = 100_000
 
 
+async def page(call):
+    return Answer(200, b'"%b"' % (b"a" * PAGE))
+
+
 async def fill(site, client, *, records=1, topic=b"t"):
     """A topic whose page is of about PAGE bytes a record."""
     await ask(client, CREATE.replace(b"/t ", b"/%b " % topic), status=201)
@@ -464,18 +459,10 @@ async def test_an_answer_that_nobody_takes_is_in_memory_once(mock_clock):
         served.append(None)
         return Answer(200, b'"%b"' % (b"a" * body))
 
-    more = [
-        Route(
-            name="large",
-            method=b"GET",
-            path="/large",
-            handler=large,
-            scope="any",
-            names=Names.NONE,
-            summary="",
-        )
-    ]
-    async with open_site(limits=Limits(), more_routes=more) as site, connected(site, back=1000) as lazy:
+    async with (
+        open_site(limits=Limits(), more_routes=[route(large, "/large", b"GET")]) as site,
+        connected(site, back=1000) as lazy,
+    ):
         tracemalloc.start()
         try:
             before = tracemalloc.get_traced_memory()[0]
@@ -493,22 +480,10 @@ async def test_an_answer_that_nobody_takes_is_in_memory_once(mock_clock):
 
 @pytest.mark.rule("H1.35")
 async def test_a_large_answer_that_can_be_neither_sent_nor_kept_ends_its_connection(mock_clock):
-    async def large(call):
-        return Answer(200, b'"%b"' % (b"a" * PAGE))
-
-    more = [
-        Route(
-            name="large",
-            method=b"GET",
-            path="/large",
-            handler=large,
-            scope="any",
-            names=Names.NONE,
-            summary="",
-        )
-    ]
     async with (
-        open_site(limits=Limits(), unsent_bytes_max=PAGE * 3 // 2, more_routes=more) as site,
+        open_site(
+            limits=Limits(), unsent_bytes_max=PAGE * 3 // 2, more_routes=[route(page, "/large", b"GET")]
+        ) as site,
         connected(site, back=1000) as lazy,
         connected(site, back=1000) as unlucky,
         connected(site) as prompt,
@@ -528,22 +503,11 @@ async def test_a_large_answer_that_can_be_neither_sent_nor_kept_ends_its_connect
 
 
 async def test_the_deadline_of_a_wait_breaks_off_no_answer_before_it(mock_clock):
-    async def large(call):
-        return Answer(200, b'"%b"' % (b"a" * PAGE))
-
-    more = [
-        Route(
-            name="large",
-            method=b"GET",
-            path="/large",
-            handler=large,
-            scope="any",
-            names=Names.NONE,
-            summary="",
-        )
-    ]
     short = post(b'{"wait_ms":2000}', path=b"/v0/topics/t/diff")
-    async with open_site(limits=Limits(), more_routes=more) as site, connected(site, back=1000) as lazy:
+    async with (
+        open_site(limits=Limits(), more_routes=[route(page, "/large", b"GET")]) as site,
+        connected(site, back=1000) as lazy,
+    ):
         async with connected(site) as writer:
             await ask(writer, CREATE, status=201)
         await lazy.send(get(path=b"/large") + short)
@@ -616,10 +580,10 @@ async def test_while_the_server_drains_the_last_answer_says_close(mock_clock):
 # Bugs, planted.
 
 
-def route(handler, path="/bug"):
+def route(handler, path="/bug", method=b"POST"):
     return Route(
-        name="bug",
-        method=b"POST",
+        name=path[1:],
+        method=method,
         path=path,
         handler=handler,
         scope="any",

@@ -60,7 +60,8 @@ class Wheel:
             self._look(trio.current_time())
 
     def _look(self, now: float) -> None:
-        for tick in sorted(tick for tick in self._ticks if tick * TICK_S <= now):
-            for timed in list(self._ticks.pop(tick, ())):
-                timed.tick = None
+        ticks = sorted(tick for tick in self._ticks if tick * TICK_S <= now)
+        for timed in [timed for tick in ticks for timed in self._ticks[tick]]:
+            if timed.tick in ticks:  # else one that was looked at has dropped it, or set it later
+                self.drop(timed)
                 timed.due()

@@ -87,7 +87,8 @@ def serve(state: EngineState, lane: Lane, now_ms: int) -> None:
         retry_ms = _give_up(state, lane, queue, topic, now_ms)
         again_ms = min(filter(None, (again_ms, retry_ms)), default=None)
     if queue.claimers and not queue.jobs.paused:
-        if queue.window_ms is None or queue.window_ms <= now_ms:
+        # A queue that gathers no cohorts any more has none to wait for.
+        if queue.window_ms is None or queue.window_ms <= now_ms or not topic.config.claim_jitter_ms:
             queue.window_ms = None
             due_ms = _deal(state, lane, queue, topic, now_ms)
         else:

@@ -148,12 +148,23 @@ def decode_starts(text: msgspec.Raw, limits: Limits) -> tuple[dict[str, StartIn]
     starts: dict[str, StartIn] = {}
     ignored: list[str] = []
     for name, start in found.items():
-        form, unknown = _start.decode(bytes(start))
         check_topic_name(name)
-        check_start(form)
+        try:
+            form, unknown = _start.decode(bytes(start))
+            check_start(form)
+        except Rejected as refused:
+            raise _of_topic(name, refused) from None
         starts[name] = form
         ignored += [f"topics.{name}.{one}" for one in unknown]
     return starts, ignored
+
+
+def _of_topic(name: str, refused: Rejected) -> Rejected:
+    """What was said of a start, or of a field in it, naming the topic that it is of."""
+    field = refused.detail["field"]
+    place = f"topics.{name}" if field == "body" else f"topics.{name}.{field}"
+    what = refused.message.removeprefix(f"{field}: ")
+    return Rejected(refused.code, f"{place}: {what}", **{**refused.detail, "field": place})
 
 
 def check_start(start: StartIn) -> None:
