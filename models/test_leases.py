@@ -556,7 +556,8 @@ class Leases(RuleBasedStateMachine):
         if self.barrier or not (must or looked):
             return
         paused = self.oracle.paused
-        if self.claimers and not paused and (self.window is None or self.window <= self.now):
+        gathers = self.oracle.config.claim_jitter_ms and self.window is not None and self.window > self.now
+        if self.claimers and not paused and not gathers:
             self.window = None
             self.deal()
         if self.window is None or paused:
