@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.frames import flat_items
 from tests.support.sample_snapshot import SNAPSHOT, STORED
+from topics.codec.log.consumers import ConsumerChange, ConsumerCommit
 from topics.codec.log.control import (
     Carried,
     CheckpointMark,
@@ -110,6 +111,9 @@ PAYLOADS = {
     "lease-paused": Paused(),
     "lease-resumed": Resumed(),
     "lease-purged": Purged(9),
+    "consumer_commit-set": ConsumerCommit(ConsumerChange.SET, "billing", 7),
+    "consumer_commit-commit": ConsumerCommit(ConsumerChange.COMMIT, "billing", 9),
+    "consumer_commit-delete": ConsumerCommit(ConsumerChange.DELETE, "billing"),
 }
 
 

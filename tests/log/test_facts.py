@@ -8,6 +8,7 @@ from topics.codec.log.frame import Run
 from topics.engine.apply import Catalog
 from topics.engine.verify import digest
 from topics.kernel.config import Durability, TopicConfig
+from topics.log.consumers import Position
 from topics.log.dedupe import Result
 from topics.log.facts import OF_RECORDS, STANDING, taken, told
 from topics.log.floors import Floors, Reason
@@ -37,6 +38,7 @@ def knowing():
     topic.results.add(b"k", Result(90, 123, 2, 8, ((1, 3),)))
     topic.dedup_ids.add(b"d", 9, 91)
     topic.dedup_ids.add(b"dl:1:1:4", 8, 91)
+    topic.consumers.put("c", Position(7, 80))
     return topic
 
 
@@ -78,6 +80,8 @@ def test_topics_that_differ_in_one_row_have_other_digests(row):
         for one in (topic, other):
             one.index.extend(Run(topic_id=7, seq_start=10, ts=99, lengths=[50], sizes=[50]))
         row.give(other, [(10, "dlq", b"why", 1, 5)])
+    elif row.name == "consumers":
+        row.give(other, [("c", 9, 80)])  # it has read more
     else:  # an entry more
         row.give(other, [(key + b"2", *rest) for key, *rest in row.take(other)])
 

@@ -1,6 +1,7 @@
 """The state that `tests/golden/snapshot-body.bin` holds, as values: a log of two generations behind a power cut.
 
 - orders: 1 to 4 in a segment, 2 deleted by its tag; 5 to 64 lost; 65 and 66 in the WAL, with all that a slot can have.
+  Two consumers.
 - news: ephemeral, so only its head and its floor are kept.
 - capped: 1 evicted, 2 deleted by position, 3 in a segment that is sealed.
 - jobs: a queue, paused: one record that is leased, and one of the same key that waits for its time.
@@ -77,6 +78,7 @@ ORDERS = topic_image(
         )
     ],
     regions=[(65, 1, 0, 1)],
+    consumers=[("billing", 66, TS + 10), ("search", 0, TS)],
 )
 NEWS = topic_image(
     2,

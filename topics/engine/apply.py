@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from topics.codec.log.consumers import ConsumerCommit
 from topics.codec.log.control import (
     CheckpointMark,
     ConfigUpdate,
@@ -147,6 +148,8 @@ def _apply_control(catalog: Catalog, topic: Topic, item: Control) -> int:
             fold.config(topic, stored_config(config), item.ts)
         case LossRange(first=first, last=last, reason=reason):
             fold.loss(topic, LostRange(first, last, reason, item.ts))
+        case ConsumerCommit() as commit:
+            topic.consumers.fold(commit, item.ts)
         case DeadLettered() as lettered:
             fold.begin_moves(topic, lettered, item.ts, kind_of(topic).begin_moves)
         case Moved() as moved:

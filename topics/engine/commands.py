@@ -191,7 +191,40 @@ class Purge:
     topic: str
 
 
+@attrs.frozen(kw_only=True)
+class PutConsumer:
+    """A durable consumer stands there from now on: behind `from_seq`, before `from_ts`, or at the `tail`. Without any
+    of them it is made at the beginning, and one that is there stays. `epoch`: the instance that the seq is of.
+    """
+
+    topic: str
+    consumer: str
+    from_seq: int | None = None
+    from_ts: int | None = None
+    tail: bool = False
+    epoch: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class CommitConsumer:
+    """A durable consumer has read up to `seq`. `expected`: only if it stands there, or is going there."""
+
+    topic: str
+    consumer: str
+    seq: int
+    epoch: int | None = None
+    expected: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class DeleteConsumer:
+    """A durable consumer ends."""
+
+    topic: str
+    consumer: str
+
+
 Command = (
     Append | PutTopic | DeleteTopic | DeleteRecords | Retire | Sync | Checkpointed | Claim | Ack | Nack | Extend
-    | Release | GiveUp | Pause | Purge | Redrive
+    | Release | GiveUp | Pause | Purge | Redrive | PutConsumer | CommitConsumer | DeleteConsumer
 )  # fmt: skip

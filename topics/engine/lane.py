@@ -25,6 +25,7 @@ class Lane:
         "ceiling",
         "ceiling_asked",
         "ceiling_step",
+        "commits",
         "dedup_ids",
         "durable_seq",
         "in_flight",
@@ -56,6 +57,7 @@ class Lane:
         self.in_flight = 0
         self.keys: dict[bytes, Ticket] = {}
         self.dedup_ids: dict[bytes, tuple[int, Ticket]] = {}
+        self.commits: dict[str, tuple[int, Ticket]] = {}  # by consumer: the last one on its way
         self.moving: set[int] = set()  # records whose move is promised and not yet in the log
         self.parked: deque[Ticket] = deque()
         self.barrier: Ticket | None = None
@@ -132,6 +134,7 @@ class Lane:
             "bytes": self.reserved_bytes,
             "keys": len(self.keys),
             "dedup_ids": len(self.dedup_ids),
+            "commits": len(self.commits),
             "moving": len(self.moving),
             "parked": len(self.parked),
             "barrier": int(self.barrier is not None),

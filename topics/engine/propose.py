@@ -28,6 +28,8 @@ from topics.engine.commands import (
     Append,
     Checkpointed,
     Claim,
+    CommitConsumer,
+    DeleteConsumer,
     DeleteRecords,
     DeleteTopic,
     Extend,
@@ -35,11 +37,18 @@ from topics.engine.commands import (
     Nack,
     Pause,
     Purge,
+    PutConsumer,
     PutTopic,
     Redrive,
     Release,
     Retire,
     Sync,
+)
+from topics.engine.consumers import (
+    check_consumer,
+    propose_commit_consumer,
+    propose_delete_consumer,
+    propose_put_consumer,
 )
 from topics.engine.lane import Lane
 from topics.engine.moving.redrive import check_redrive, propose_redrive
@@ -84,6 +93,9 @@ _OF_TOPICS: Final[Mapping[type, Handler]] = {
     Pause: Handler(propose_pause),
     Purge: Handler(propose_purge),
     Redrive: Handler(propose_redrive, check=check_redrive),
+    PutConsumer: Handler(propose_put_consumer, check=check_consumer),
+    CommitConsumer: Handler(propose_commit_consumer, check=check_consumer),
+    DeleteConsumer: Handler(propose_delete_consumer, check=check_consumer),
 }
 _OF_SHARDS: Final[Mapping[type, Callable[[EngineState, Ticket], None]]] = {
     Sync: propose_sync,

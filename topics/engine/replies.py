@@ -154,7 +154,39 @@ class Redriven:
     seqs: Sequence[int]
 
 
+class ConsumerState(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a durable consumer stands: it has read up to `from_seq`, and `lag` seqs are above that."""
+
+    consumer: str
+    topic: str
+    epoch: int
+    from_seq: int
+    lag: int
+    updated_ts: int
+
+
+@attrs.frozen(kw_only=True)
+class ConsumerPut:
+    created: bool
+    state: ConsumerState
+
+
+@attrs.frozen(kw_only=True)
+class ConsumerCommitted:
+    """`moved`: false if it stood there or further on."""
+
+    moved: bool
+    state: ConsumerState
+
+
+@attrs.frozen(kw_only=True)
+class ConsumerDeleted:
+    topic: str
+    consumer: str
+    deleted: bool
+
+
 Reply = (
     Appended | TopicPut | TopicDeleted | RecordsDeleted | Retired | Synced | Absorbed | JobsClaimed | JobsSettled
-    | QueuePaused | QueuePurged | Redriven
+    | QueuePaused | QueuePurged | Redriven | ConsumerPut | ConsumerCommitted | ConsumerDeleted
 )  # fmt: skip

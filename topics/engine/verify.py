@@ -79,6 +79,7 @@ def check_topic(topic: Topic) -> None:
     _check_names(topic, live)
     _check_places(topic)
     kind_of(topic).check(topic)
+    assert all(at.seq <= index.head_seq for _, at in topic.consumers.sorted())  # nobody has read more
     for lost in index.lost:
         # I-05: a range the floor has passed is folded into the reasons
         assert lost.last >= floors.evict_floor

@@ -34,6 +34,18 @@ def check_topic_name(name: object, *, field: str = "topic") -> str:
     return name
 
 
+def check_consumer_name(name: object, *, field: str = "consumer") -> str:
+    """The name of a durable consumer: as a topic's, byte-exact. Raises `Rejected(invalid_request)`."""
+    if not isinstance(name, str):
+        raise invalid(field, f"a name is a string, not {type(name).__name__}")
+    if TOPIC_NAME.fullmatch(name) is None:
+        raise invalid(
+            field,
+            f"{name[:64]!r} is no consumer's name: 1 to 255 of A-Z a-z 0-9 . _ : - and the first a letter or digit",
+        )
+    return name
+
+
 def is_internal(name: str) -> bool:
     """Whether the topic is the product's own: no public call reaches it (semantics 3)."""
     return name.startswith(INTERNAL)

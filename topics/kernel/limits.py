@@ -77,6 +77,9 @@ SEGMENT_BYTES_MAX: Final = 1024 * MIB  # offsets in it have 32 bits
 # Backups.
 MANIFEST_BYTES_MAX: Final = 256 * MIB
 
+# Durable consumers (http-api 7).
+CONSUMERS_PER_TOPIC_MAX: Final = 1000
+
 # Waiting.
 PARKED_PER_TOPIC_MAX: Final = 1024
 PENDING_BYTES_MAX: Final = 256 * MIB

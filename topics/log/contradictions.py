@@ -15,7 +15,8 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final
 
 from topics.kernel.config import Durability
-from topics.kernel.limits import SEGMENT_RECORDS_MAX, U32_MAX
+from topics.kernel.ids import TOPIC_NAME
+from topics.kernel.limits import CONSUMERS_PER_TOPIC_MAX, SEGMENT_RECORDS_MAX, U32_MAX
 from topics.log.floors import Reason
 from topics.log.past import DeathCause
 
@@ -65,6 +66,18 @@ def contradictions(image: TopicImage) -> Iterator[str]:
         ("moves", [move[0] for move in image.moves], base),
     ):
         yield from _ranges(name, ((seq, seq) for seq in seqs), low, head)
+    yield from _consumers(image)
+
+
+def _consumers(image: TopicImage) -> Iterator[str]:
+    """Each has a name of its own and has read nothing that is not there yet."""
+    names = [name for name, _, _ in image.consumers]
+    if len(names) > CONSUMERS_PER_TOPIC_MAX or any(a >= b for a, b in pairwise(names)):
+        yield f"consumers: {len(names)} names, which do not ascend or are too many"
+    for name, seq, _ in image.consumers:
+        if seq > image.head_seq or TOPIC_NAME.fullmatch(name) is None:
+            yield f"consumers: {name!r:.40} at seq {seq} with head_seq {image.head_seq}"
+            return
 
 
 def _ranges(name: str, ranges: Iterable[tuple[int, int]], low: int, high: int) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from topics.log.consumers import Position
 from topics.log.dedupe import Result
 from topics.log.floors import Reason
 from topics.log.topic import Move, Topic
@@ -82,6 +83,15 @@ def _give_moves(topic: Topic, moves: list[tuple[int, str, bytes, int, int]]) -> 
     topic.moves = {seq: Move(dest, reason, deliveries, ts) for seq, dest, reason, deliveries, ts in moves}
 
 
+def _take_consumers(topic: Topic) -> list[tuple[object, ...]]:
+    return [(name, *position) for name, position in topic.consumers.sorted()]
+
+
+def _give_consumers(topic: Topic, consumers: list[tuple[str, int, int]]) -> None:
+    for name, seq, ts in consumers:
+        topic.consumers.put(name, Position(seq, ts))
+
+
 # What an image has of every topic.
 STANDING: Final = (
     Fact("name", attrgetter("name")),
@@ -107,7 +117,8 @@ STANDING: Final = (
     ),
     Fact("stored_seq", attrgetter("segments.stored_seq")),
 )
-# What is remembered of records. An ephemeral topic's are gone with the process, so its image has none of it.
+# What is remembered of records, and of who has read them. An ephemeral topic's is gone with the process, so its image
+# has none of it.
 OF_RECORDS: Final = (
     Fact(
         "results",
@@ -123,6 +134,7 @@ OF_RECORDS: Final = (
     ),
     Fact("moved_ids", _take_moved_ids, _give_moved_ids, lambda topic: _take_moved_ids(topic) or None),
     Fact("moves", _take_moves, _give_moves, lambda topic: _take_moves(topic) or None),
+    Fact("consumers", _take_consumers, _give_consumers, lambda topic: _take_consumers(topic) or None),
 )
 
 

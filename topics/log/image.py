@@ -65,6 +65,8 @@ class TopicImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     # why, how often delivered, since when.
     moved_ids: list[tuple[bytes, Count]] = []
     moves: list[tuple[Count, str, bytes, Count, Count]] = []
+    # By name: the last seq that the consumer has read, and since when it stands there.
+    consumers: list[tuple[str, Count, Count]] = []
 
     @property
     def of_queue(self) -> bool:

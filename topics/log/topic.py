@@ -13,6 +13,7 @@ from topics.codec.log.frame import Run
 from topics.kernel.config import Durability, TopicConfig, TopicType
 from topics.kernel.deadlines import Deadlines
 from topics.kernel.limits import CEILING_STEP_FIRST
+from topics.log.consumers import Consumers
 from topics.log.dedupe import DedupIds, Results
 from topics.log.floors import Floors
 from topics.log.index import Index
@@ -42,7 +43,7 @@ class Topic:
     """Records, floors and memory of one instance (epoch) of a name."""
 
     __slots__ = (
-        "ceiling", "config", "deadlines", "dedup_ids", "delete_below", "epoch", "floors", "index", "jobs",
+        "ceiling", "config", "consumers", "deadlines", "dedup_ids", "delete_below", "epoch", "floors", "index", "jobs",
         "last_write_ts", "moves", "name", "regions", "results", "retired_ms", "segments",
         "topic_id", "watermark_ms",
     )  # fmt: skip
@@ -61,6 +62,7 @@ class Topic:
         self.results = Results()
         self.dedup_ids = DedupIds()
         self.deadlines = Deadlines()
+        self.consumers = Consumers()
         self.jobs = Jobs(self.index) if config.type is TopicType.QUEUE else None
         self.moves: dict[int, Move] = {}  # also of records that have died since: ask `moving`
         self.delete_below = 0
@@ -89,8 +91,10 @@ class Topic:
         return moves
 
     def forget_writes(self) -> None:
-        """What is remembered of single records ends: of an ephemeral topic no image keeps it (`facts.OF_RECORDS`)."""
-        self.results, self.dedup_ids = Results(), DedupIds()
+        """What is remembered of single records, and of who has read them, ends: of an ephemeral topic no image keeps it
+        (`facts.OF_RECORDS`).
+        """
+        self.results, self.dedup_ids, self.consumers = Results(), DedupIds(), Consumers()
         if self.jobs is not None:
             self.jobs.bucket = Bucket()
             self.jobs.dead_lettered = 0

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.frames import TS, U64, short
+from topics.codec.log.consumers import ConsumerChange, ConsumerCommit
 from topics.codec.log.control import (
     TYPES,
     Carried,
@@ -31,8 +32,10 @@ from topics.codec.log.frame import FrameType, encode_run
 from topics.codec.log.layout import Ext, pack_exts, pack_frame
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Corrupt
+from topics.kernel.ids import TOPIC_NAME
 
 SEQ = st.integers(1, 2**64 - 1)
+NAME = st.from_regex(TOPIC_NAME, fullmatch=True)
 CONFIG = st.dictionaries(
     st.text(max_size=5), st.integers(-(2**40), 2**40) | st.text(max_size=5) | st.none(), max_size=3
 )
@@ -71,6 +74,9 @@ PAYLOADS = st.one_of(
         WriteResult, short(20, size_min=1), U64, st.integers(5, 2**32 - 1), U64,
         st.lists(st.tuples(st.integers(0, 2**32 - 1), U64), max_size=5),
     ),
+    st.builds(ConsumerCommit, st.just(ConsumerChange.SET), NAME, U64),
+    st.builds(ConsumerCommit, st.just(ConsumerChange.COMMIT), NAME, SEQ),
+    st.builds(ConsumerCommit, st.just(ConsumerChange.DELETE), NAME),
 )  # fmt: skip
 
 
@@ -106,7 +112,7 @@ def test_the_types_are_those_of_the_pages():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [4, 5, 13, 14, 16, 17])
+@pytest.mark.parametrize("kind", [4, 5, 14, 16, 17])
 def test_a_type_of_a_later_part_is_unknown_though_it_has_a_number(kind):
     frame = pack_frame(kind, 0, 7, 0, TS, b"")
 
@@ -154,6 +160,17 @@ def test_a_type_of_a_later_part_is_unknown_though_it_has_a_number(kind):
         (11, bytes(9)),
         (12, bytes(32)),
         (12, bytes(31)),
+        (13, b""),
+        (13, struct.pack("<BQH", 1, 3, 0)),  # no name
+        (13, struct.pack("<BQH", 1, 3, 2) + b"a"),
+        (13, struct.pack("<BQH", 1, 3, 1) + b"ab"),
+        (13, struct.pack("<BQH", 1, 3, 2) + b"$a"),
+        (13, struct.pack("<BQH", 1, 3, 2) + b"\xc3\xa4"),
+        (13, struct.pack("<BQH", 1, 3, 256) + b"a" * 256),
+        (13, struct.pack("<BQH", 0, 3, 1) + b"a"),
+        (13, struct.pack("<BQH", 2, 0, 1) + b"a"),  # a commit of nothing
+        (13, struct.pack("<BQH", 3, 3, 1) + b"a"),  # a deletion that says a seq
+        (13, struct.pack("<BQH", 4, 3, 1) + b"a"),  # a change that nobody knows
         (15, b'{"first":2,"last":1,"reason":"crash"}'),
         (15, b'{"first":0,"last":1,"reason":"crash"}'),
         (18, bytes(25)),

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from topics.codec.log.consumers import ConsumerCommit, decode_consumer, encode_consumer
 from topics.codec.log.layout import (  # fmt: skip
     APPEND,
     CHECKSUM_SIZE,
@@ -158,7 +159,7 @@ class WriteResult(_Payload, frozen=True):
 
 Payload: TypeAlias = (
     TopicCreate | TopicDelete | ConfigUpdate | Delete | EvictWatermark
-    | HeadWatermark | LossRange | CommitMark | CheckpointMark | WriteResult | LeaseEvent
+    | HeadWatermark | LossRange | CommitMark | CheckpointMark | WriteResult | LeaseEvent | ConsumerCommit
 )  # fmt: skip
 
 
@@ -175,7 +176,7 @@ class Control(msgspec.Struct, frozen=True):
     write_frames: int = 1
 
 
-TYPES: Final[dict[type[_Payload | LeaseEvent], FrameType]] = {
+TYPES: Final[dict[type[_Payload | LeaseEvent | ConsumerCommit], FrameType]] = {
     TopicCreate: FrameType.TOPIC_CREATE,
     TopicDelete: FrameType.TOPIC_DELETE,
     Delete: FrameType.DELETE,
@@ -186,6 +187,7 @@ TYPES: Final[dict[type[_Payload | LeaseEvent], FrameType]] = {
     CheckpointMark: FrameType.CHECKPOINT_MARK,
     LossRange: FrameType.LOSS_RANGE,
     WriteResult: FrameType.WRITE_RESULT,
+    ConsumerCommit: FrameType.CONSUMER_COMMIT,
     **dict.fromkeys(LEASE_EVENTS, FrameType.LEASE),
 }
 
@@ -244,6 +246,8 @@ def encode_payload(payload: Payload) -> bytes:
     """The data region of a control frame."""
     if isinstance(payload, LeaseEvent):  # most are
         return encode_lease(payload)
+    if isinstance(payload, ConsumerCommit):
+        return encode_consumer(payload)
     if isinstance(payload, TopicCreate | ConfigUpdate | LossRange):
         return msgspec.json.encode(payload)
     if isinstance(payload, TopicDelete | EvictWatermark):
@@ -364,6 +368,7 @@ _DECODERS: Final[dict[FrameType, Callable[[bytes], Payload]]] = {
     FrameType.LOSS_RANGE: _loss_range,
     FrameType.WRITE_RESULT: _write_result,
     FrameType.LEASE: decode_lease,
+    FrameType.CONSUMER_COMMIT: decode_consumer,
 }
 assert set(_DECODERS) == set(TYPES.values()) == KNOWN_TYPES - {APPEND}
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from topics.codec.log.consumers import ConsumerCommit
 from topics.codec.log.control import (
     CheckpointMark,
     CommitMark,
@@ -36,7 +37,11 @@ from topics.log.topic import Topic
 
 ShardKey = tuple[int, int]  # generation, shard
 REPORTS: Final = 100  # of progress, in all
-_WORDS: Final = {FrameType.DELETE: "delete", FrameType.LEASE: "lease event"}
+_WORDS: Final = {
+    FrameType.DELETE: "delete",
+    FrameType.LEASE: "lease event",
+    FrameType.CONSUMER_COMMIT: "commit",
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -241,6 +246,8 @@ def _last_named(payload: Payload | None) -> int:
     """The highest seq that was published when this was written; 0 if it names none."""
     if isinstance(payload, Delete | Purged):
         return payload.upto
+    if isinstance(payload, ConsumerCommit):
+        return payload.seq
     seqs = getattr(payload, "seqs", ()) if isinstance(payload, LeaseEvent) else ()
     return max(seqs, default=0)
 
