@@ -262,6 +262,55 @@ JOBS = [
     get(Q),
 ]
 
+C = T + b"/consumers"
+
+
+def of_consumer(method: bytes, body: bytes | None = None, path: bytes = C + b"/c") -> tuple:
+    return (method, path, body, JSON) if body else (method, path, body)
+
+
+CONSUMERS = [
+    get(C),
+    of_consumer(b"PUT"),
+    put(),
+    get(C),
+    get(C + b"/c"),
+    write(*(b'{"data":%d}' % number for number in range(9))),
+    of_consumer(b"PUT"),
+    of_consumer(b"PUT", b'{"from_seq":2,"frm":1}'),
+    of_consumer(b"PUT", b'{"tail":true,"from_seq":2}'),
+    of_consumer(b"PUT", b'{"from_seq":10}'),
+    of_consumer(b"PUT", b'{"from_seq":"2"}'),
+    of_consumer(b"PUT", b'{"epoch":2}'),
+    of_consumer(b"PUT", b'{"tail":true}', C + b"/tail"),
+    of_consumer(b"PUT", b'{"from_ts":0}', C + b"/ts"),
+    of_consumer(b"PUT", None, C + b"/%24c"),
+    of_consumer(b"PUT", None, C + b"/a%2Fb"),
+    of_consumer(b"PUT", None, C + b"/%ff"),
+    get(C),
+    get(C + b"?page_size=1"),
+    get(C + b"?cursor=MWM"),
+    get(C + b"/c"),
+    diff(b'{"consumer":"c","limit":2}'),
+    diff(b'{"consumer":"c","from_seq":2}'),
+    diff(b'{"consumer":"$c"}'),
+    diff(b'{"consumer":"c","limit":2,"auto_commit":true}'),
+    diff(b'{"consumer":"c","limit":2,"auto_commit":true,"account":true}'),
+    diff(b'{"consumer":"tail","auto_commit":true}'),
+    get(C + b"/c"),
+    of_consumer(b"POST", b'{"seq":8}', C + b"/c/commit"),
+    of_consumer(b"POST", b'{"seq":7,"sec":7}', C + b"/c/commit"),
+    of_consumer(b"POST", b'{"seq":10}', C + b"/c/commit"),
+    of_consumer(b"POST", b'{"seq":9,"epoch":2}', C + b"/c/commit"),
+    of_consumer(b"POST", b"{}", C + b"/c/commit"),
+    of_consumer(b"POST", b'{"seq":1}', C + b"/absent/commit"),
+    of_consumer(b"DELETE"),
+    of_consumer(b"DELETE"),
+    (b"PATCH", C + b"/c", None),
+    (b"DELETE", T, None),
+    get(C + b"/ts"),
+]
+
 NOWHERE = [
     get(b"/v0/nothing"),
     get(b"/v0/topics/t/nothing?a=b"),
@@ -276,7 +325,9 @@ NOWHERE = [
 @pytest.mark.rule("A5.1", "A5.31", "H1.7", "H1.10", "H1.15")
 @pytest.mark.parametrize("declared", [False, True], ids=["length not declared", "length declared"])
 @pytest.mark.parametrize(
-    "requests", [TOPICS, RECORDS, JOBS, OTHERS], ids=["topics", "records", "jobs", "others"]
+    "requests",
+    [TOPICS, RECORDS, JOBS, CONSUMERS, OTHERS],
+    ids=["topics", "records", "jobs", "consumers", "others"],
 )
 async def test_every_request_has_the_same_answer_through_both_planes(mock_clock, requests, declared):
     answers = []

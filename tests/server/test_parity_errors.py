@@ -109,12 +109,13 @@ ROWS = [
     Row(code=Code.TOPIC_NOT_FOUND, name="diff", request=asked(b"POST", T + b"/diff", b"{}"), detail={"topic": "t"}),
     Row(
         code=Code.CONSUMER_NOT_FOUND, before=(PUT,),
-        request=asked(b"POST", T + b"/diff", b'{"consumer":"c"}'), detail={"topic": "t"},
+        request=asked(b"POST", T + b"/diff", b'{"consumer":"c"}'),
+        detail={"topic": "t", "consumer": "c"},
     ),
     Row(
         code=Code.CONSUMER_NOT_FOUND, name="watch", before=(PUT,),
         request=asked(b"POST", b"/v0/watch", b'{"topics":{"t":{"consumer":"c"}}}'),
-        detail={"topic": "t"},
+        detail={"topic": "t", "consumer": "c"},
     ),
     Row(code=Code.NOT_FOUND, request=asked(b"GET", b"/v0/nothing")),
     Row(code=Code.NOT_FOUND, name="watch", request=asked(b"GET", b"/v0/watch/wid_none")),

@@ -151,6 +151,13 @@ REFUSED = [
     ("diff_records", {"from_seq": 0, "consumer": "c"}),
     ("diff_records", {"from_ts": 0, "consumer": "c"}),
     ("diff_records", {"auto_commit": True}),
+    ("put_consumer", {"from_seq": 0, "tail": True}),
+    ("put_consumer", {"from_seq": 0, "from_ts": 0}),
+    ("put_consumer", {"from_ts": 0, "tail": True}),
+    ("put_consumer", {"from_seq": -1}),
+    ("commit_consumer", {}),
+    ("commit_consumer", {"seq": None}),
+    ("commit_consumer", {"seq": -1}),
     ("diff_records", {"auto_commit": True, "consumer": None}),
     ("delete_records", {}),
     ("delete_records", {"before_seq": None}),
@@ -197,6 +204,10 @@ TAKEN = [
     ("diff_records", {"match": ["tag", "Glob", "*"], "node": ["a"]}),
     ("diff_records", {"match": ["tag", "Eq", "a*"]}),
     ("diff_records", {"match": "a*"}),
+    ("put_consumer", {}),
+    ("put_consumer", {"from_seq": 0, "tail": False, "from_ts": None}),
+    ("put_consumer", {"tail": True, "epoch": 1}),
+    ("commit_consumer", {"seq": 0, "epoch": None}),
     ("delete_records", {"before_seq": 0}),
     ("delete_records", {"before_seq": 0, "match": "x"}),
 ]
@@ -211,7 +222,9 @@ async def test_a_body_is_refused_by_its_schema_where_it_is_refused_by_the_server
     schema = resolved(document(), route.request)
     async with open_site() as site:
         await ask(site, "PUT", "/v0/topics/t", {})
-        answer = await ask(site, route.method.decode(), route.path.replace("{topic}", "t"), body)
+        answer = await ask(
+            site, route.method.decode(), route.path.replace("{topic}", "t").replace("{consumer}", "c"), body
+        )
 
     assert (answer.status == 400, not Draft202012Validator(schema).is_valid(body)) == (refused, refused)
 
@@ -296,6 +309,23 @@ STEPS = [
     ("POST", "/v0/topics/a/diff", {"include_data": False, "include_meta": False, "limit": 1}, 200),
     ("POST", "/v0/topics/a/diff", {"from_seq": 77, "epoch": 5}, 200),
     ("POST", "/v0/topics/a/diff", {"consumer": "c"}, 404),
+    ("GET", "/v0/topics/a/consumers", b"", 200),
+    ("PUT", "/v0/topics/a/consumers/c", {}, 201),
+    ("PUT", "/v0/topics/a/consumers/c", b'{"from_seq":1,"sequence":7}', 200),
+    ("PUT", "/v0/topics/a/consumers/d", {"tail": True}, 201),
+    ("PUT", "/v0/topics/zzz/consumers/d", {"tail": True}, 404),
+    ("GET", "/v0/topics/a/consumers?page_size=1", b"", 200),
+    ("GET", "/v0/topics/zzz/consumers", b"", 404),
+    ("GET", "/v0/topics/a/consumers/c", b"", 200),
+    ("GET", "/v0/topics/a/consumers/x", b"", 404),
+    ("POST", "/v0/topics/a/consumers/c/commit", b'{"seq":2,"ack":true}', 200),
+    ("POST", "/v0/topics/a/consumers/c/commit", {"seq": 3}, 200),
+    ("POST", "/v0/topics/a/consumers/c/commit", {"seq": 999}, 400),
+    ("POST", "/v0/topics/a/consumers/x/commit", {"seq": 1}, 404),
+    ("POST", "/v0/topics/a/diff", {"consumer": "c", "auto_commit": True}, 200),
+    ("POST", "/v0/watch", {"topics": {"a": {"consumer": "c"}}}, 200),
+    ("DELETE", "/v0/topics/a/consumers/c", b"", 200),
+    ("DELETE", "/v0/topics/zzz/consumers/c", b"", 404),
     ("POST", "/v0/watch", {"topics": {"a": {"from_seq": 1, "epoch": 1}}, "consistency": "strong"}, 200),
     (
         "POST",

@@ -89,9 +89,15 @@ def requests() -> Iterator[tuple[Route, str]]:
             yield route, topic
 
 
+def path_of(route: Route, topic: str) -> bytes:
+    """With what stands for its parameters; a consumer's name is no topic's, so no prefix is asked about it."""
+    path = route.path.replace("{topic}", topic).replace("{wid}", "wid_0").replace("{consumer}", "out.c")
+    assert "{" not in path, f"{route.name}: say here what stands for the parameters of its path"
+    return path.encode()
+
+
 async def ask(plane, route: Route, topic: str, *fields: tuple[bytes, bytes], body: object = None):
-    path = route.path.replace("{topic}", topic).replace("{wid}", "wid_0").encode()
-    assert b"{" not in path, f"{route.name}: say here what stands for the parameters of its path"
+    path = path_of(route, topic)
     given = None
     if route.body is not Body.NONE:
         given, fields = json.dumps({} if body is None else body).encode(), (JSON, *fields)
@@ -279,7 +285,7 @@ async def test_a_token_in_a_query_is_read_on_streams_of_events_alone(mock_clock,
         for route, topic in requests():
             if route.method != b"GET" or route.scope == PROBE:
                 continue
-            path = route.path.replace("{topic}", topic).replace("{wid}", "wid_0").encode()
+            path = path_of(route, topic)
             seen = await plane.ask(
                 b"GET", path + b"?node=n&token=" + ASKERS[-2].token.replace("+", "%2B").encode()
             )

@@ -119,6 +119,12 @@ def given(name: str) -> Schema:
     return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
 
 
+def not_both(one: str, other: str) -> Schema:
+    """Two fields of which at most one is given; null is absent."""
+    some = {"not": {"type": "null"}}
+    return {"not": {"required": [one, other], "properties": {one: some, other: some}}}
+
+
 SEQ: Final = count("A seq; the first record of a topic has 1")
 TOPIC: Final = {"type": "string", "pattern": NAME_PATTERN, "description": "A topic's name"}
 HEAD: Final = count("The last published seq, 0 if there is none")

@@ -7,6 +7,7 @@ from typing import Final
 from topics.server.api import node, schemas
 from topics.server.api.resources import (
     backup,
+    consumers,
     job_ops,
     jobs,
     reads,
@@ -19,7 +20,7 @@ from topics.server.api.resources import (
 )
 from topics.server.api.routes import RouteTable
 
-_RESOURCES: Final = (topics, records, reads, watch, jobs, work, sockets, node, backup)
+_RESOURCES: Final = (topics, records, reads, consumers, watch, jobs, work, sockets, node, backup)
 
 
 def route_table() -> RouteTable:

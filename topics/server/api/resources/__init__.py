@@ -1,6 +1,7 @@
 """The handlers, a module a resource (http-api 3 to 11).
 
 backup   what keeps a store safe: a checkpoint now, a backup of it
+consumers  positions that the server keeps for those who read
 job_ops  the jobs of a queue over a WebSocket; with jobs that are pushed
 jobs     the jobs of a queue: claim, ack, nack, extend, peek, pause, resume, purge
 reads    a page of records, waited for if asked

@@ -16,8 +16,12 @@ from topics.calls.page import tombstone_fields
 from topics.codec.json_text import spliced_page
 from topics.embed.aio.fetch import Form
 from topics.embed.aio.hub import Subscribers
+from topics.engine.commands import CommitConsumer
+from topics.engine.consumers import consumer_state
+from topics.engine.replies import ConsumerCommitted
 from topics.kernel.checks import clamped, seq_number, whole_number
 from topics.kernel.errors import Code, Rejected, invalid
+from topics.kernel.ids import check_consumer_name
 from topics.kernel.limits import READ_LIMIT_DEFAULT, WAIT_MS_MAX, Limits
 from topics.log.floors import Reason
 from topics.log.reads.diff import DiffPlan, DiffQuery
@@ -27,7 +31,8 @@ from topics.server.api.bodies.fields import ABSENT, OpenForm
 from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
 from topics.server.api.resources.records import ignored_json, match_of
-from topics.server.api.routes import Body, Route
+from topics.server.api.routes import WRITE_ERRORS, Body, Route
+from topics.server.auth.scopes import needed
 
 
 class ReaderIn(msgspec.Struct, kw_only=True, gc=False):
@@ -53,9 +58,7 @@ class DiffIn(ReaderIn, kw_only=True, gc=False):
 
     from_seq: Annotated[int | None, s.counted("Records above this seq", default=0)] = None
     from_ts: Annotated[int | None, s.counted("Records from this time on, in ms")] = None
-    consumer: Annotated[
-        str | None, s.said("A durable consumer; there are none yet, so 404 `consumer_not_found`")
-    ] = None
+    consumer: Annotated[str | None, s.said("Records that this durable consumer has not read")] = None
     epoch: Annotated[
         int | None,
         s.counted("The instance that the seq is of; another one gives the tombstone `recreated`"),
@@ -73,27 +76,71 @@ class DiffIn(ReaderIn, kw_only=True, gc=False):
     account: Annotated[bool | None, s.said("Say what became of every seq that was passed", default=False)] = (
         None
     )
-    auto_commit: Annotated[bool | None, s.said("Goes with a consumer", default=False)] = None
+    auto_commit: Annotated[
+        bool | None,
+        s.said(
+            "Of `consumer`: it has read the page, which is logged before the answer; takes the scope write, too",
+            default=False,
+        ),
+    ] = None
 
 
 _diff: Final = OpenForm(DiffIn)
+_COMMITS: Final = needed("write")
+_READERS_MAX: Final = 16  # tries, each of which another reader was quicker than
 
 
 async def diff_records(call: HandlerCall) -> Answer:
     """One page, waited for if asked."""
     name = call.topic()
     reading = await call.decoded(partial(decode_reading, name, call.body, call.site.options.limits))
-    if reading.consumer is not None:
-        call.runtime.engine.topic_state(name)  # 404 topic_not_found first
-        raise Rejected(
-            Code.CONSUMER_NOT_FOUND, f"topic {name!r} has no consumer {reading.consumer!r:.80}", topic=name
-        )
+    if reading.consumer is None:
+        return page_answer(call, reading, *await _page(call, reading))
+    if reading.auto_commit:
+        call.key.check_scopes(_COMMITS, "auto_commit")
+    return page_answer(call, reading, *await _page_of_consumer(call, reading, reading.consumer))
+
+
+async def _page(call: HandlerCall, reading: DiffRequest) -> tuple[DiffPlan, bytes]:
     plan, records, told = await call.runtime.read(reading.query, reading.form, call.peer.room)
     if reading.wait_ms and waits_on(plan):
         plan, records = await _long_poll(call, reading, plan, records, told)
         if plan.seqs:
             call.runtime.deliveries.made(plan)
-    return page_answer(call, reading, plan, records)
+    return plan, records
+
+
+async def _page_of_consumer(call: HandlerCall, reading: DiffRequest, consumer: str) -> tuple[DiffPlan, bytes]:
+    """From where the consumer stands. What is committed is given to one: who has read a page that another reader has
+    committed meanwhile, reads the next one.
+    """
+    runtime, held = call.runtime, call.peer.room.size
+    deadline = trio.current_time() + reading.wait_ms / 1000
+    for _ in range(_READERS_MAX):
+        at = consumer_state(runtime.engine.catalog, reading.query.topic, consumer)
+        epoch = at.epoch if reading.query.epoch is None else reading.query.epoch
+        left_ms = max(int((deadline - trio.current_time()) * 1000), 0)
+        query = attrs.evolve(reading.query, from_seq=at.from_seq, epoch=epoch)
+        plan, records = await _page(call, attrs.evolve(reading, query=query, wait_ms=left_ms))
+        if not reading.auto_commit or plan.next_from_seq <= at.from_seq:
+            return plan, records
+        commit = CommitConsumer(
+            topic=plan.topic,
+            consumer=consumer,
+            seq=plan.next_from_seq,
+            epoch=plan.epoch,
+            expected=at.from_seq,
+        )
+        reply = await runtime.submit(commit)
+        assert isinstance(reply, ConsumerCommitted)
+        if reply.moved:
+            return plan, records
+        call.peer.room.settle(held)
+    raise Rejected(
+        Code.THROTTLED,
+        f"consumer {consumer!r} has so many readers at once that nothing is left for this one: ask again",
+        limit="readers",
+    )
 
 
 async def _long_poll(
@@ -166,6 +213,7 @@ class DiffRequest:
 
     query: DiffQuery
     consumer: str | None
+    auto_commit: bool
     wait_ms: int
     account: bool
     form: Form
@@ -193,7 +241,8 @@ def decode_reading(topic: str, body: bytes, limits: Limits) -> DiffRequest:
     )
     return DiffRequest(
         query=query,
-        consumer=asked.consumer,
+        consumer=None if asked.consumer is None else check_consumer_name(asked.consumer),
+        auto_commit=asked.auto_commit or False,
         wait_ms=clamped("wait_ms", asked.wait_ms or 0, low=0, high=WAIT_MS_MAX),
         account=asked.account or False,
         form=shown_form(asked),
@@ -221,15 +270,9 @@ def _check_start(asked: DiffIn) -> None:
 # How it is described.
 
 
-def _not_both(one: str, other: str) -> s.Schema:
-    """Two fields of which at most one is given; null is absent."""
-    some = {"not": {"type": "null"}}
-    return {"not": {"required": [one, other], "properties": {one: some, other: some}}}
-
-
 SCHEMAS: Final[Mapping[str, s.Schema]] = {
     "Diff": {**s.form_of("A read, from one of `from_seq` and `from_ts`", DiffIn), "allOf": [
-        _not_both("from_seq", "from_ts"), _not_both("from_seq", "consumer"), _not_both("from_ts", "consumer"),
+        s.not_both("from_seq", "from_ts"), s.not_both("from_seq", "consumer"), s.not_both("from_ts", "consumer"),
         {"anyOf": [{"properties": {"auto_commit": {"not": {"const": True}}}}, s.given("consumer")]},
     ]},
     "Record": {
@@ -267,8 +310,9 @@ ROUTES: Final = (
         name="diff_records", method=b"POST", path="/v0/topics/{topic}/diff", handler=diff_records, scope="read",
         summary="The records above a seq or from a time on, and what became of the others",
         text="Lost records are told by `tombstone`, never by an error. With `wait_ms` it waits for a record, a"
-        " tombstone or the end of the topic.",
+        " tombstone or the end of the topic. From a `consumer` it is read as from its `from_seq`; with `auto_commit` a"
+        " page goes to one of those who read so at the same time, at most once: it counts as read before it is sent.",
         body=Body.OPTIONAL, request="Diff", answers={200: ("A page", "Page")},
-        errors=(Code.TOPIC_NOT_FOUND, Code.CONSUMER_NOT_FOUND),
+        errors=(Code.TOPIC_NOT_FOUND, Code.CONSUMER_NOT_FOUND, *WRITE_ERRORS),
     ),
 )  # fmt: skip

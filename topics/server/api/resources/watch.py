@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import attrs
 import msgspec
@@ -13,6 +13,7 @@ from topics.calls.intake import take_nodes
 from topics.embed.aio.fetch import Form
 from topics.embed.aio.runtime import Shown
 from topics.embed.aio.watcher import Watched, view_of
+from topics.engine.consumers import consumer_state
 from topics.engine.engine import Engine
 from topics.engine.replies import TopicState
 from topics.kernel.checks import clamped, seq_number, whole_number
@@ -48,7 +49,7 @@ class StartIn(msgspec.Struct, gc=False):
     from_seq: Annotated[int | None, s.counted("Records above this seq", default=0)] = None
     tail: Annotated[bool | None, s.said("Records that come from now on", default=False)] = None
     consumer: Annotated[
-        str | None, s.said("A durable consumer; there are none yet, so 404 `consumer_not_found`")
+        str | None, s.said("Records that this durable consumer has not read; the watch does not move it")
     ] = None
     epoch: Annotated[
         int | None,
@@ -177,40 +178,47 @@ def check_start(start: StartIn) -> None:
     whole_number("epoch", start.epoch or 0)
 
 
-def find_topics(engine: Engine, starts: Mapping[str, StartIn], *, lenient: bool) -> dict[str, TopicState]:
-    """The topics that are watched, as they stand. `lenient`: without those that are not there, if any is.
+class WatchedPlace(NamedTuple):
+    """A topic as it stands, and where its watch begins."""
+
+    state: TopicState
+    from_seq: int
+    epoch: int
+
+
+def find_topics(engine: Engine, starts: Mapping[str, StartIn], *, lenient: bool) -> dict[str, WatchedPlace]:
+    """The topics that are watched. `lenient`: without those that are not there, if any is.
 
     Raises:
         Rejected: topic_not_found, consumer_not_found.
     """
-    found: dict[str, TopicState] = {}
+    found: dict[str, WatchedPlace] = {}
     missing: Rejected | None = None
     for name, start in starts.items():
         try:
-            found[name] = engine.topic_state(name)
+            state = engine.topic_state(name)
         except Rejected as refused:
             if refused.code is not Code.TOPIC_NOT_FOUND or not lenient:
                 raise
             missing = refused
             continue
+        from_seq = state.head_seq if start.tail else seq_number("from_seq", start.from_seq or 0)
         if start.consumer is not None:
-            raise Rejected(
-                Code.CONSUMER_NOT_FOUND, f"topic {name!r} has no consumer {start.consumer!r:.80}", topic=name
-            )
+            from_seq = consumer_state(engine.catalog, name, start.consumer).from_seq
+        found[name] = WatchedPlace(state, from_seq, state.epoch if start.epoch is None else start.epoch)
     if missing is not None and not found:
         raise missing
     return found
 
 
-def subscription_of(request: WatchRequest, state: TopicState, shown: Shown) -> Watched:
+def subscription_of(request: WatchRequest, place: WatchedPlace, shown: Shown) -> Watched:
     """One topic of the watch."""
-    start = request.starts[state.topic]
     return Watched(
-        state.topic,
+        place.state.topic,
         view_of(request.asked, request.form, shown),
-        from_seq=state.head_seq if start.tail else seq_number("from_seq", start.from_seq or 0),
-        epoch=state.epoch if start.epoch is None else start.epoch,
-        head_seq=state.head_seq,
+        from_seq=place.from_seq,
+        epoch=place.epoch,
+        head_seq=place.state.head_seq,
     )
 
 
@@ -230,14 +238,14 @@ async def begin_watch(call: HandlerCall) -> Answer:
     lenient = call.flag("lenient", default=False)
     for name in request.starts:
         call.key.check_name(name, field="topics")
-    states = find_topics(call.runtime.engine, request.starts, lenient=lenient)
-    subscriptions = [subscription_of(request, state, record_event) for state in states.values()]
+    places = find_topics(call.runtime.engine, request.starts, lenient=lenient)
+    subscriptions = [subscription_of(request, place, record_event) for place in places.values()]
     session = call.site.watches().begin(call.key, subscriptions, heartbeat_s=request.heartbeat_ms / 1000)
     fields: dict[str, Any] = {
         "wid": session.wid,
         "stream_url": f"/v0/watch/{session.wid}",
         "session_ttl_ms": SESSION_TTL_MS,
-        "topics": {one.topic: started_fields(one, states[one.topic]) for one in subscriptions},
+        "topics": {one.topic: started_fields(one, places[one.topic].state) for one in subscriptions},
     }
     return call.ok(fields | ({"ignored": list(request.ignored)} if request.ignored else {}))
 

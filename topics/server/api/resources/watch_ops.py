@@ -41,7 +41,9 @@ class SubscribeIn(WatchIn, kw_only=True, gc=False):
 
     from_seq: Annotated[int | None, s.counted("Of `topic`: records above this seq", default=0)] = None
     tail: Annotated[bool | None, s.said("Of `topic`: records that come from now on", default=False)] = None
-    consumer: Annotated[str | None, s.said("Of `topic`; there are none yet")] = None
+    consumer: Annotated[str | None, s.said("Of `topic`: records that this durable consumer has not read")] = (
+        None
+    )
     epoch: Annotated[int | None, s.counted("Of `topic`: the instance that the seq is of")] = None
     lenient: Annotated[bool | None, s.said("Leave out topics that are not there", default=False)] = None
 
@@ -62,7 +64,7 @@ async def subscribe(call: OpCall) -> None:
     request, lenient = await call.site.decoded(call.size, partial(_request_of, call, limits))
     for name in request.starts:
         session.key.check_name(name, field="topics")
-    states = find_topics(call.runtime.engine, request.starts, lenient=lenient)
+    places = find_topics(call.runtime.engine, request.starts, lenient=lenient)
     watch = session.watch
     if watch is None:
         watch = session.watch = Pushing(
@@ -73,17 +75,19 @@ async def subscribe(call: OpCall) -> None:
             room=Share(call.site.answers),
         )
         session.at_end(watch.close)
-    if len(watch.subscriptions.keys() | states.keys()) > limits.watch_topics:
+    if len(watch.subscriptions.keys() | places.keys()) > limits.watch_topics:
         raise Rejected(
             Code.THROTTLED,
             f"topics: a connection watches {limits.watch_topics} at most; open another connection",
             limit="watch_topics",
             max=limits.watch_topics,
         )
-    for topic in states:
+    for topic in places:
         await watch.unsubscribe(topic)
-    begun = [subscription_of(request, state, _record_message) for state in states.values()]
-    fields: dict[str, Any] = {"topics": {one.topic: started_fields(one, states[one.topic]) for one in begun}}
+    begun = [subscription_of(request, place, _record_message) for place in places.values()]
+    fields: dict[str, Any] = {
+        "topics": {one.topic: started_fields(one, places[one.topic].state) for one in begun}
+    }
     fields |= {"ignored": list(request.ignored)} if request.ignored else {}
     call.answer(lambda: msgspec.json.encode(fields))
     for one in begun:  # what comes of it comes behind the answer
