@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from topics.calls.async_producer import AsyncProducer, AsyncReceipt
-    from topics.calls.awaiting import AsyncJob, AsyncQueue, AsyncTopic
-    from topics.calls.blocking import Job, Queue, Topic
+    from topics.calls.awaiting import AsyncConsumer, AsyncJob, AsyncQueue, AsyncTopic
+    from topics.calls.blocking import Consumer, Job, Queue, Topic
     from topics.calls.job_values import PeekedJob
     from topics.calls.messages import TopicSummary
     from topics.calls.page import Page, Record
@@ -41,7 +41,16 @@ if TYPE_CHECKING:
     from topics.client.client import Client
     from topics.embed.aio.store import AsyncStore, open_trio
     from topics.embed.store import Store, open
-    from topics.engine.replies import Appended, JobsSettled, QueueState, RecordsDeleted, TopicState
+    from topics.engine.replies import (
+        Appended,
+        ConsumerCommitted,
+        ConsumerPut,
+        ConsumerState,
+        JobsSettled,
+        QueueState,
+        RecordsDeleted,
+        TopicState,
+    )
     from topics.host.checkpoint.compaction import CompactionResult
     from topics.kernel.config import TopicConfig
     from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Rejected, TopicsError
@@ -54,6 +63,7 @@ _WHERE = {
     "Account": "topics.log.reads.diff",
     "Appended": "topics.engine.replies",
     "AsyncClient": "topics.client.async_client",
+    "AsyncConsumer": "topics.calls.awaiting",
     "AsyncJob": "topics.calls.awaiting",
     "AsyncProducer": "topics.calls.async_producer",
     "AsyncQueue": "topics.calls.awaiting",
@@ -66,6 +76,10 @@ _WHERE = {
     "CaughtUp": "topics.calls.watching.values",
     "Client": "topics.client.client",
     "CompactionResult": "topics.host.checkpoint.compaction",
+    "Consumer": "topics.calls.blocking",
+    "ConsumerCommitted": "topics.engine.replies",
+    "ConsumerPut": "topics.engine.replies",
+    "ConsumerState": "topics.engine.replies",
     "Corrupt": "topics.kernel.errors",
     "Fatal": "topics.kernel.errors",
     "Gap": "topics.log.floors",
@@ -101,13 +115,13 @@ _WHERE = {
 }
 
 __all__ = [
-    "Account", "Appended", "AsyncClient", "AsyncJob", "AsyncProducer", "AsyncQueue", "AsyncReceipt",
-    "AsyncStore", "AsyncTopic", "AsyncWatch", "AsyncWorker", "CannotOpen", "CaughtUp", "Client",
-    "CompactionResult", "Corrupt", "Fatal", "Gap", "Job", "JobsSettled", "Limits", "Page", "Patience",
-    "PeekedJob", "Producer", "Queue", "QueueState", "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected",
-    "Store", "StoreOptions", "Tombstone", "Topic", "TopicConfig", "TopicDeleted", "TopicState",
-    "TopicSummary", "TopicsError", "Unreachable", "Watch", "WatchedRecord", "Worker", "__version__", "open",
-    "open_trio",
+    "Account", "Appended", "AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncQueue",
+    "AsyncReceipt", "AsyncStore", "AsyncTopic", "AsyncWatch", "AsyncWorker", "CannotOpen", "CaughtUp", "Client",
+    "CompactionResult", "Consumer", "ConsumerCommitted", "ConsumerPut", "ConsumerState", "Corrupt", "Fatal",
+    "Gap", "Job", "JobsSettled", "Limits", "Page", "Patience", "PeekedJob", "Producer", "Queue", "QueueState",
+    "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Tombstone", "Topic",
+    "TopicConfig", "TopicDeleted", "TopicState", "TopicSummary", "TopicsError", "Unreachable", "Watch",
+    "WatchedRecord", "Worker", "__version__", "open", "open_trio",
 ]  # fmt: skip
 
 

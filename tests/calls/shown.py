@@ -16,6 +16,7 @@ NOT_COMPARED = {
     "expires_at",
     "durable_seq",
     "deadline",
+    "updated_ts",
 }  # of the clock, or of the moment
 OF_JOBS = ("deliveries", "priority", "state", "reason", "worker")
 
@@ -37,7 +38,7 @@ def shown(value: Any) -> Any:
             return {name: shown(one) for name, one in value.items() if name not in NOT_COMPARED}
         case list() | tuple() | range():
             return [shown(one) for one in value]
-        case topics.AsyncTopic():
+        case topics.AsyncTopic() | topics.AsyncConsumer():
             return type(value).__name__.removeprefix("Async")
     if attrs.has(type(value)):
         return {"type": type(value).__name__} | shown(attrs.asdict(value, recurse=False))

@@ -20,6 +20,7 @@ from tests.support.awaited import Awaited, awaited
 from topics.calls.awaiting import AsyncTopicStore
 from topics.calls.blocking import TopicStore
 from topics.calls.call import Call, OfTopic, Steps, drive, drive_async
+from topics.calls.consumers import OfConsumer
 from topics.cli.config.settings import load
 from topics.cli.demo.private_server import PrivateServer
 from topics.cli.target.place import DirectoryTarget, ServerTarget
@@ -57,6 +58,8 @@ OF_TOPIC: dict[str, list[Given]] = {
         given(ttl_ms=10**9), given(replace=True, cap_records=3), given(replace=1), given(zebra=1), given(topic=1),
     ],
     "state": [given(), given(touch=False), given(touch="no")],
+    "consumers": [given()],
+    "consumer": [given("c"), given("$c"), given(7), given("c" * 256)],
 }  # fmt: skip
 JOBS = [{"data": i, "tag": "t", "key": "k", "meta": {"m": "v"}, "priority": i} for i in range(4)]
 OF_QUEUE: dict[str, list[Given]] = {
@@ -92,6 +95,25 @@ OF_QUEUE: dict[str, list[Given]] = {
         given([], source="letters"), given(source="nowhere"), given(source="$x"), given(source="queue-redrive"),
         given("3", source="letters"), given(source="letters", limit=-1), given(range(1001), source="letters"),
     ],
+}  # fmt: skip
+OF_CONSUMER: dict[str, list[Given]] = {
+    "seek": [
+        given(), given(seq=3), given(), given(seq=1), given(tail=True), given(ts=0), given(ts=10**15), given(seq=0),
+        given(seq=6), given(seq=-1), given(seq="1"), given(ts=1.5), given(tail=1), given(seq=1, tail=True),
+        given(seq=1, ts=1), given(seq=2, epoch=1), given(seq=1, epoch=2), given(epoch=-1),
+    ],
+    "position": [given()],
+    "read": [
+        given(), given(limit=2), given(limit=2, auto_commit=True), given(limit=2, auto_commit=True, account=True),
+        given(match="t1"), given(node=["n0"], max_bytes=1), given(wait_ms=1, auto_commit=True),
+        given(wait_ms=1, auto_commit=True), given(auto_commit=1), given(limit=-1), given(match="a*b*"),
+    ],
+    "records": [given(), given(match="t0"), given(node="n1"), given(follow="yes")],
+    "commit": [
+        given(2), given(1), given(2), given(5, epoch=1), given(5, epoch=2), given(6), given(-1), given("1"),
+        given(None), given(4, epoch="x"),
+    ],
+    "delete": [given(), given()],
 }  # fmt: skip
 OF_STORE: dict[str, list[Given]] = {
     "topic": [given("x"), given("$x"), given(7)],
@@ -192,8 +214,9 @@ def script(store: Any) -> dict[str, Any]:
         topic.put_many(RECORDS)
         for i, (arguments, options) in enumerate(rows):
             found[f"topic.{name}[{i}]"] = outcome(lambda: getattr(topic, name)(*arguments, **options))  # noqa: B023 -- called at once
+    found |= of_consumers(store)
     missing = store.topic("missing")
-    for name in ("read", "pages", "records", "follow", "delete", "state", "configure"):
+    for name in ("read", "pages", "records", "follow", "delete", "state", "configure", "consumers"):
         found[f"missing.{name}"] = outcome(getattr(missing, name))
     found |= of_queues(store)
     store.topic("t").put(1)
@@ -201,6 +224,24 @@ def script(store: Any) -> dict[str, Any]:
         for i, (arguments, options) in enumerate(rows):
             found[f"store.{name}[{i}]"] = outcome(lambda: getattr(store, name)(*arguments, **options))  # noqa: B023 -- called at once
     return found
+
+
+def of_consumers(store: Any) -> dict[str, Any]:
+    """What comes of the calls on consumers: of a topic that is there, of one that is not, and before one is made."""
+    found: dict[str, Any] = {}
+    for name, rows in OF_CONSUMER.items():
+        topic = store.create(f"consumers-{name}", durability="fsync")
+        topic.put_many(RECORDS)
+        consumer = topic.consumer("c")
+        for place_, asked in (("missing", store.topic("missing").consumer("c")), ("new", consumer)):
+            arguments, options = rows[0]
+            found[f"{place_}.consumer.{name}"] = outcome(partial(getattr(asked, name), *arguments, **options))
+        consumer.seek()
+        for i, (arguments, options) in enumerate(rows):
+            found[f"consumer.{name}[{i}]"] = outcome(partial(getattr(consumer, name), *arguments, **options))
+    topic.consumer("b").seek(seq=3)
+    topic.consumer("a").seek(seq=2)
+    return found | {"consumers": outcome(topic.consumers)}
 
 
 def of_queues(store: Any) -> dict[str, Any]:
@@ -279,12 +320,14 @@ def test_a_script_of_every_call_gives_the_same(kind: str, tmp_path: Path, expect
     assert found.keys() == expected.keys()
     assert handing.seen == concrete(Call) - {topics_of("Sync"), topics_of("Health"), topics_of("Ready")}
     made = {f"topic-{name}" for name in OF_TOPIC} | {f"queue-{name}" for name in OF_QUEUE}
+    made |= {f"consumers-{name}" for name in OF_CONSUMER}
     assert {entry.name for entry in written.manifest.topics} == {"t", "letters", *made}
 
 
 @pytest.mark.rule("O5.2")
 def test_the_script_has_a_row_for_every_call() -> None:
     assert public(topics.Topic) == OF_TOPIC.keys() | {"name", "store"}
+    assert public(topics.Consumer) == OF_CONSUMER.keys() | {"name", "store", "topic_name"}
     assert public(topics.Queue) == public(topics.Topic) | OF_QUEUE.keys() | {"node", "job_type"}
     assert public(TopicStore) == OF_STORE.keys()
     assert public(topics.Client) == OF_STORE.keys() | OF_CLIENTS
@@ -302,15 +345,21 @@ def test_what_is_awaited_has_the_names_parameters_and_docstrings_of_what_blocks(
     assert public(topics.AsyncTopic) == public(topics.Topic)
     assert public(topics.AsyncQueue) == public(topics.Queue)
     assert public(topics.AsyncJob) == public(topics.Job)
+    assert public(topics.AsyncConsumer) == public(topics.Consumer)
     assert public(AsyncTopicStore) == OF_STORE.keys() - {"close"} | {"aclose"}
     assert public(topics.AsyncClient) == public(AsyncTopicStore) | OF_CLIENTS - {"with_key"}
     assert public(topics.AsyncStore) == public(topics.Store) - OF_JOURNALS - {"close"} | {"aclose"}
     pairs = (
         (topics.AsyncTopic, topics.Topic), (topics.AsyncQueue, topics.Queue),
+        (topics.AsyncConsumer, topics.Consumer),
         (topics.AsyncClient, topics.Client), (topics.AsyncStore, topics.Store),
     )  # fmt: skip
     for to_await, blocking in pairs:
-        for name in public(to_await) - public(Findings) - {"name", "store", "aclose", "node", "job_type"}:
+        for name in (
+            public(to_await)
+            - public(Findings)
+            - {"name", "store", "aclose", "node", "job_type", "topic_name"}
+        ):
             assert parameters(to_await, name) == parameters(blocking, name)
             if name not in ("backup", "compact", "do"):
                 assert inspect.getdoc(getattr(to_await, name)) == inspect.getdoc(getattr(blocking, name))
@@ -356,7 +405,7 @@ def test_sync_is_for_a_store_in_this_process(tmp_path: Path) -> None:
 
 def concrete(kind: type) -> set[type]:
     below = set(kind.__subclasses__())
-    return {one for child in below for one in concrete(child) or {child}} - {OfTopic}
+    return {one for child in below for one in concrete(child) or {child}} - {OfTopic, OfConsumer}
 
 
 def topics_of(name: str) -> type:

@@ -53,16 +53,16 @@ def refused(code, action, *args, **fields):
 def test_a_consumer_begins_where_it_is_told(driver, start, seq):
     answer = put(driver, **start)
 
-    assert (answer.created, answer.state.from_seq, answer.state.lag) == (True, seq, 10 - seq)
-    assert (answer.state.consumer, answer.state.topic, answer.state.epoch) == ("c", "t", 1)
-    assert answer.state.updated_ts == driver.clock.now_ms()
+    assert (answer.created, answer.from_seq, answer.lag) == (True, seq, 10 - seq)
+    assert (answer.consumer, answer.topic, answer.epoch) == ("c", "t", 1)
+    assert answer.updated_ts == driver.clock.now_ms()
 
 
 def test_a_consumer_begins_at_a_time(driver):
     driver.clock.advance(1000)
     driver.append(10, 11)
-    assert put(driver, from_ts=driver.clock.now_ms()).state.from_seq == 10
-    assert put(driver, from_ts=driver.clock.now_ms() + 1).state.from_seq == 12
+    assert put(driver, from_ts=driver.clock.now_ms()).from_seq == 10
+    assert put(driver, from_ts=driver.clock.now_ms() + 1).from_seq == 12
 
 
 @pytest.mark.rule("H7.1")
@@ -71,7 +71,7 @@ def test_a_put_moves_either_way_and_without_a_start_not_at_all(driver):
     driver.clock.advance(1)
     for start, seq in (({"from_seq": 2}, 2), ({}, 2), ({"tail": True}, 10), ({}, 10)):
         answer = put(driver, **start)
-        assert (answer.created, answer.state.from_seq) == (False, seq)
+        assert (answer.created, answer.from_seq) == (False, seq)
 
 
 def test_a_put_of_where_it_stands_writes_nothing(driver):
@@ -209,7 +209,7 @@ def test_commits_on_their_way_are_known_to_the_next_one(driver):
     driver.run()
 
     assert [ticket.result().moved for ticket in asked] == [True, True, False, False]
-    assert [ticket.result().state.from_seq for ticket in asked] == [8, 8, 8, 8]
+    assert [ticket.result().from_seq for ticket in asked] == [8, 8, 8, 8]
     frame = len(driver.wals[0]) - size
     commit(driver, 9)
     assert frame == 2 * (len(driver.wals[0]) - size - frame)
@@ -236,5 +236,5 @@ def test_a_put_waits_for_what_is_on_its_way(driver):
     behind = driver.propose(CommitConsumer(topic="t", consumer="c", seq=9))
     driver.run()
 
-    assert [going.result().moved, more.result().last_seq, moved.result().state.from_seq] == [True, 11, 11]
+    assert [going.result().moved, more.result().last_seq, moved.result().from_seq] == [True, 11, 11]
     assert (behind.result().moved, at(driver)) == (False, 11)

@@ -9,14 +9,16 @@ from typing import Any, Self
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from topics import AsyncJob, AsyncTopic
+from topics import AsyncConsumer, AsyncJob, AsyncTopic
 from topics.calls.awaiting import AsyncTopicStore
 
 
 class Awaited:
-    """An async store, a topic of it or a job, with the methods of a blocking one; a stream is read to its end."""
+    """An async store, a topic, consumer or job of it, with the methods of a blocking one; streams are read to their end."""
 
-    def __init__(self, portal: BlockingPortal, there: AsyncTopicStore | AsyncTopic | AsyncJob) -> None:
+    def __init__(
+        self, portal: BlockingPortal, there: AsyncTopicStore | AsyncTopic | AsyncConsumer | AsyncJob
+    ) -> None:
         self.portal, self.there = portal, there
 
     def __getattr__(self, name: str) -> Any:
@@ -37,7 +39,9 @@ class Awaited:
     def _wrapped(self, found: Any) -> Any:
         if isinstance(found, list):
             return [self._wrapped(one) for one in found]
-        return Awaited(self.portal, found) if isinstance(found, AsyncTopic | AsyncJob) else found
+        return (
+            Awaited(self.portal, found) if isinstance(found, AsyncTopic | AsyncConsumer | AsyncJob) else found
+        )
 
     def __enter__(self) -> Self:
         return self

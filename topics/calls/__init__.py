@@ -6,6 +6,7 @@ workers wait for anything.
 
     call            what a call is; how one, or several in turn, are carried out in a process and over HTTP
     records         the calls on the records of a topic
+    consumers       the calls on the durable consumers of a topic
     jobs            the calls on the jobs of a queue
     job_checks      what a caller says of jobs, as the commands the engine takes
     job_values      jobs as values: leased, peeked at, answered by a server

@@ -13,15 +13,16 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
 
+from topics.calls import consumers as of_consumers
 from topics.calls import jobs as of_jobs
 from topics.calls import records as of_records
 from topics.calls import topics as of_topics
 from topics.calls.async_producer import AsyncProducer
 from topics.calls.batches import Rules
-from topics.calls.call import Steps
+from topics.calls.call import Call, Steps
 from topics.calls.job_values import Claimant, LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
-from topics.calls.page import Page
+from topics.calls.page import Page, Record
 from topics.calls.watching.async_watch import AsyncFeed, AsyncWatch
 from topics.calls.watching.rules import Asked, WatchRules
 from topics.calls.workers.async_worker import AsyncWorker
@@ -29,7 +30,8 @@ from topics.calls.workers.claims import Claims
 from topics.calls.workers.desk import Supply
 from topics.calls.workers.leases import WorkerRules
 from topics.codec.manifest import Written
-from topics.kernel.ids import check_topic_name
+from topics.kernel.ids import check_consumer_name, check_topic_name
+from topics.log.floors import Gap
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -103,6 +105,30 @@ def stream_of(
         return _Items(topic.store, stream)
 
     return described(method, call, is_of_handle=True, stream=AsyncIterator)
+
+
+def of_consumer(
+    call: Callable[Concatenate[AsyncConsumer, P], Steps[R]],
+) -> Callable[Concatenate[AsyncConsumer, P], To[R]]:
+    """A method of `AsyncConsumer`."""
+
+    async def method(consumer: AsyncConsumer, /, *args: P.args, **options: P.kwargs) -> R:
+        return await consumer.store.do(call(consumer, *args, **options))
+
+    return described(method, call, is_of_handle=True)
+
+
+def stream_of_consumer(
+    call: Callable[Concatenate[AsyncConsumer, P], of_records.Pageable[R]], gives: object
+) -> Callable[Concatenate[AsyncConsumer, P], AsyncIterator[R]]:
+    """A method of `AsyncConsumer` that reads a page whenever the next one is needed."""
+
+    def method(consumer: AsyncConsumer, /, *args: P.args, **options: P.kwargs) -> AsyncIterator[R]:
+        stream = call(consumer, *args, **options)
+        stream.page_wait_ms()  # what is wrong is refused here and not by the first item
+        return _Items(consumer.store, stream)
+
+    return described(method, call, is_of_handle=True, stream=AsyncIterator, gives=gives)
 
 
 def of_store(call: Callable[P, Steps[R]]) -> Callable[Concatenate[AsyncTopicStore, P], To[R]]:
@@ -182,9 +208,36 @@ class AsyncTopic:
     delete = of_topic(of_records.Delete)
     configure = of_topic(of_topics.configure)
     state = of_topic(of_topics.State)
+    consumers = of_topic(of_consumers.List)
+
+    def consumer(self, name: str) -> AsyncConsumer:
+        """A handle of a durable consumer: a position in this topic that the store keeps, by name. `seek` makes it."""
+        return AsyncConsumer(self.store, self.name, check_consumer_name(name))
 
     def __repr__(self) -> str:
         return f"AsyncTopic({self.name!r} at {self.store.where!r})"
+
+
+@named
+class AsyncConsumer:
+    """A handle of a durable consumer, as `Consumer` is: its methods are awaited."""
+
+    __slots__ = ("name", "store", "topic_name")
+
+    def __init__(self, store: AsyncTopicStore, topic_name: str, name: str) -> None:
+        self.store = store
+        self.topic_name = topic_name
+        self.name = name
+
+    seek = of_consumer(of_consumers.Seek)
+    position = of_consumer(of_consumers.Position)
+    read = of_consumer(of_consumers.Read)
+    records = stream_of_consumer(of_consumers.Records, Record | Gap)
+    commit = of_consumer(of_consumers.Commit)
+    delete = of_consumer(of_consumers.Delete)
+
+    def __repr__(self) -> str:
+        return f"AsyncConsumer({self.name!r} of {self.topic_name!r} at {self.store.where!r})"
 
 
 @named
@@ -304,11 +357,11 @@ class _Jobs(AsyncIterator["AsyncJob"]):
 class _Items(AsyncIterator[R], Generic[R]):
     """An async generator would end when an item that it waits for is cancelled, and warn when a loop breaks off."""
 
-    def __init__(self, store: AsyncTopicStore, stream: of_records.Stream[R]) -> None:
+    def __init__(self, store: AsyncTopicStore, stream: of_records.Pageable[R]) -> None:
         self._store = store
         self._stream = stream
         self._reads = stream.reads()
-        self._read: of_records.Read | None = next(self._reads)
+        self._read: Call[Page] | None = next(self._reads)
         self._here: Iterator[R] = iter(())
         self._is_reading = False
 
@@ -325,7 +378,7 @@ class _Items(AsyncIterator[R], Generic[R]):
             except StopIteration:
                 self._read = None
 
-    async def _page(self, read: of_records.Read) -> Page:
+    async def _page(self, read: Call[Page]) -> Page:
         if self._is_reading:
             raise RuntimeError(
                 "another task waits for the next item of this iterator: give each task its own"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
 
+from topics.calls import consumers as of_consumers
 from topics.calls import jobs as of_jobs
 from topics.calls import records as of_records
 from topics.calls import topics as of_topics
@@ -18,12 +19,14 @@ from topics.calls.batches import Rules
 from topics.calls.call import Steps
 from topics.calls.job_values import Claimant, LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
+from topics.calls.page import Record
 from topics.calls.producer import Producer
 from topics.calls.watching.rules import Asked, WatchRules
 from topics.calls.watching.watch import Feed, Watch
 from topics.calls.workers.leases import WorkerRules
 from topics.codec.manifest import Written
-from topics.kernel.ids import check_topic_name
+from topics.kernel.ids import check_consumer_name, check_topic_name
+from topics.log.floors import Gap
 
 if TYPE_CHECKING:
     from topics.calls.workers.desk import Supply
@@ -98,6 +101,30 @@ def stream_of(
     return described(method, call, is_of_handle=True, stream=Iterator)
 
 
+def of_consumer(
+    call: Callable[Concatenate[Consumer, P], Steps[R]],
+) -> Callable[Concatenate[Consumer, P], R]:
+    """A method of `Consumer`."""
+
+    def method(consumer: Consumer, /, *args: P.args, **options: P.kwargs) -> R:
+        return consumer.store.do(call(consumer, *args, **options))
+
+    return described(method, call, is_of_handle=True)
+
+
+def stream_of_consumer(
+    call: Callable[Concatenate[Consumer, P], of_records.Pageable[R]], gives: object
+) -> Callable[Concatenate[Consumer, P], Iterator[R]]:
+    """A method of `Consumer` that reads a page whenever the next one is needed."""
+
+    def method(consumer: Consumer, /, *args: P.args, **options: P.kwargs) -> Iterator[R]:
+        stream = call(consumer, *args, **options)
+        stream.page_wait_ms()  # what is wrong is refused here and not by the first item
+        return _items(consumer.store, stream)
+
+    return described(method, call, is_of_handle=True, stream=Iterator, gives=gives)
+
+
 def of_store(call: Callable[P, Steps[R]]) -> Callable[Concatenate[TopicStore, P], R]:
     """A method of every store."""
 
@@ -169,9 +196,38 @@ class Topic:
     delete = of_topic(of_records.Delete)
     configure = of_topic(of_topics.configure)
     state = of_topic(of_topics.State)
+    consumers = of_topic(of_consumers.List)
+
+    def consumer(self, name: str) -> Consumer:
+        """A handle of a durable consumer: a position in this topic that the store keeps, by name. `seek` makes it."""
+        return Consumer(self.store, self.name, check_consumer_name(name))
 
     def __repr__(self) -> str:
         return f"Topic({self.name!r} at {self.store.where!r})"
+
+
+@named
+class Consumer:
+    """A handle of a durable consumer, by name: a position in one topic that the store keeps, safe as the topic's
+    records are. It goes forward by `commit`, and anywhere by `seek`, which makes it.
+    """
+
+    __slots__ = ("name", "store", "topic_name")
+
+    def __init__(self, store: TopicStore, topic_name: str, name: str) -> None:
+        self.store = store
+        self.topic_name = topic_name
+        self.name = name
+
+    seek = of_consumer(of_consumers.Seek)
+    position = of_consumer(of_consumers.Position)
+    read = of_consumer(of_consumers.Read)
+    records = stream_of_consumer(of_consumers.Records, Record | Gap)
+    commit = of_consumer(of_consumers.Commit)
+    delete = of_consumer(of_consumers.Delete)
+
+    def __repr__(self) -> str:
+        return f"Consumer({self.name!r} of {self.topic_name!r} at {self.store.where!r})"
 
 
 @named
@@ -294,7 +350,7 @@ class TopicStore(Located, ABC):
         self.close()
 
 
-def _items(store: TopicStore, stream: of_records.Stream[R]) -> Iterator[R]:
+def _items(store: TopicStore, stream: of_records.Pageable[R]) -> Iterator[R]:
     reads = stream.reads()
     read = next(reads)
     while True:

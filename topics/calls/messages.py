@@ -19,7 +19,17 @@ from topics.calls.intake import encode_json, take_records
 from topics.calls.page import Page, Record
 from topics.codec.log.frame import FrameView
 from topics.codec.log.layout import EXT, META, NODE, TAG, Ext
-from topics.engine.replies import Appended, QueueState, RecordsDeleted, TopicDeleted, TopicState
+from topics.engine.replies import (
+    Appended,
+    ConsumerCommitted,
+    ConsumerDeleted,
+    ConsumerPut,
+    ConsumerState,
+    QueueState,
+    RecordsDeleted,
+    TopicDeleted,
+    TopicState,
+)
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, parse_config
 from topics.kernel.errors import Rejected, invalid
@@ -159,6 +169,11 @@ class _List(msgspec.Struct):
     next_cursor: str | None = None
 
 
+class _Consumers(msgspec.Struct):
+    consumers: list[ConsumerState]
+    next_cursor: str | None = None
+
+
 class _Configured(msgspec.Struct):
     topic: str
     created: bool
@@ -172,6 +187,11 @@ _list: Final = msgspec.json.Decoder(_List).decode
 _configured: Final = msgspec.json.Decoder(_Configured).decode
 read_topic_deleted: Final = msgspec.json.Decoder(TopicDeleted).decode
 read_records_deleted: Final = msgspec.json.Decoder(RecordsDeleted).decode
+read_consumer: Final = msgspec.json.Decoder(ConsumerState).decode
+read_consumer_put: Final = msgspec.json.Decoder(ConsumerPut).decode
+read_consumer_committed: Final = msgspec.json.Decoder(ConsumerCommitted).decode
+read_consumer_deleted: Final = msgspec.json.Decoder(ConsumerDeleted).decode
+_consumers: Final = msgspec.json.Decoder(_Consumers).decode
 read_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _bytes: Final = msgspec.json.Decoder(_Bytes).decode
 
@@ -206,6 +226,11 @@ def read_state(body: bytes) -> TopicState:
 def read_list(body: bytes) -> tuple[list[TopicSummary], str | None]:
     found = _list(body)
     return found.topics, found.next_cursor
+
+
+def read_consumers(body: bytes) -> tuple[list[ConsumerState], str | None]:
+    found = _consumers(body)
+    return found.consumers, found.next_cursor
 
 
 def read_configured(body: bytes) -> TopicConfig:

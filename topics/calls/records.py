@@ -6,7 +6,7 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -32,6 +32,7 @@ from topics.log.reads.diff import DiffQuery
 from topics.log.reads.match import parse_match, unambiguous
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 OF_A_RECORD: Final = (
     "tag", "node", "key", "meta", "ttl_ms", "dedup_id", "content_type", "priority", "delay_ms",
@@ -206,14 +207,30 @@ class Read(Range, Call[Page], frozen=True, eq=False, kw_only=True):
         )
 
     def exchange(self, line: Line) -> Talk[Page]:
-        start = {"from_seq": self.from_seq} if self.from_ts is None else {"from_ts": self.from_ts}
+        return self.ask(
+            line, {"from_seq": self.from_seq} if self.from_ts is None else {"from_ts": self.from_ts}
+        )
+
+    def ask(
+        self, line: Line, start: dict[str, object], *, repeatable: bool = True, writes: bool = False
+    ) -> Talk[Page]:
+        """`exchange`, from that start."""
         body = messages.fields_body(
             start | {"limit": self.limit, "max_batch_bytes": self.max_bytes, "include_tags": True},
-            account=self.account, wait_ms=self.waits_ms, match=self.match, node=_copied(self.node), epoch=self.epoch,
+            account=self.account, wait_ms=self.waits_ms, match=self.match, node=copied(self.node), epoch=self.epoch,
         )  # fmt: skip
         return line.ask(
-            "POST", self.path("/diff"), messages.read_page, body=body, repeatable=True, wait_ms=self.waits_ms
+            "POST", self.path("/diff"), messages.read_page, body=body, repeatable=repeatable, writes=writes,
+            wait_ms=self.waits_ms,
         )  # fmt: skip
+
+
+class Pageable(Protocol[T_co]):
+    """What is read page after page."""
+
+    def items(self, page: Page) -> Iterable[T_co]: ...
+    def page_wait_ms(self) -> int: ...
+    def reads(self) -> Generator[Call[Page], Page, None]: ...
 
 
 class Stream(Range, Generic[T], frozen=True, eq=False, kw_only=True):
@@ -227,12 +244,12 @@ class Stream(Range, Generic[T], frozen=True, eq=False, kw_only=True):
     def page_wait_ms(self) -> int:
         """How long to wait where there is nothing to tell; 0: it ends there."""
 
-    def reads(self) -> Generator[Read, Page, None]:
+    def reads(self) -> Generator[Call[Page], Page, None]:
         """One after another, each of as many records as there may be."""
         wait_ms = self.page_wait_ms()
         read = Read(
             self.topic, from_seq=self.from_seq, from_ts=self.from_ts, limit=BATCH_FRAMES_MAX, match=self.match,
-            node=_copied(self.node), epoch=self.epoch, wait_ms=wait_ms,
+            node=copied(self.node), epoch=self.epoch, wait_ms=wait_ms,
         )  # fmt: skip
         page = yield read
         while not page.caught_up or wait_ms:
@@ -260,7 +277,7 @@ class Follow(Stream[Record | Gap], frozen=True, eq=False, kw_only=True):
     """
 
     def items(self, page: Page) -> Iterable[Record | Gap]:
-        return page.records if page.tombstone is None else (page.tombstone, *page.records)
+        return with_gap(page)
 
     def page_wait_ms(self) -> int:
         return WAIT_MS_MAX
@@ -303,7 +320,12 @@ class Delete(OfTopic, Call[RecordsDeleted], frozen=True, eq=False, kw_only=True)
         return line.ask("POST", self.path("/delete"), messages.read_records_deleted, body=body, writes=True)
 
 
-def _copied(node: str | Iterable[str] | None) -> str | list[str] | None:
+def with_gap(page: Page) -> Iterable[Record | Gap]:
+    """What is in a page, behind what was lost before it."""
+    return page.records if page.tombstone is None else (page.tombstone, *page.records)
+
+
+def copied(node: str | Iterable[str] | None) -> str | list[str] | None:
     """So that an iterator serves more than one page; one too many is refused by the read."""
     if node is None or isinstance(node, str):
         return node

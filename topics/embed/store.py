@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
-from topics.calls import jobs, records, topics
+from topics.calls import consumers, jobs, records, topics
 from topics.calls.blocking import TopicStore
 from topics.calls.call import Call, Steps, carry_out, drive
+from topics.calls.consumers import standing
 from topics.calls.job_checks import peeked
 from topics.calls.job_values import LeasedRecord, PeekedJob, leased_of, peeked_of
 from topics.calls.messages import TopicSummary, summary_of
@@ -35,8 +36,16 @@ from topics.embed.lock import Reentered
 from topics.embed.moving import MoverThread
 from topics.embed.readers import wait_for_news
 from topics.embed.rounds_feed import RoundsFeed
-from topics.engine.commands import Append, DeleteRecords, DeleteTopic, Pause, Purge, PutTopic
-from topics.engine.replies import Appended, QueuePurged, Reply, TopicDeleted, TopicPut, TopicState
+from topics.engine.commands import Append, CommitConsumer, DeleteRecords, DeleteTopic, Pause, Purge, PutTopic
+from topics.engine.replies import (
+    Appended,
+    ConsumerDeleted,
+    QueuePurged,
+    Reply,
+    TopicDeleted,
+    TopicPut,
+    TopicState,
+)
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.compaction import Compaction, CompactionResult
 from topics.host.directory.lock import DirectoryLock
@@ -227,8 +236,25 @@ class Store(Findings, TopicStore):
             case topics.Checkpoint():
                 self._writable_compactor()[0].checkpoint()
             case _:
-                raise AssertionError(call)
+                return self._of_consumer(call)
         return None
+
+    def _of_consumer(self, call: Call[Any]) -> object:
+        match call:
+            case consumers.Read():
+                return drive(call.steps(), self._step)
+            case consumers.Seek() | consumers.Commit():
+                return self._local.call(call.command())
+            case consumers.Delete():
+                ended = self._local.call(call.command())
+                assert isinstance(ended, ConsumerDeleted)
+                return ended.deleted
+        self._local.check_open()
+        with self._local.lock:
+            return standing(self._opened.engine.catalog, call)
+
+    def _step(self, asked: Call[Any] | CommitConsumer) -> object:
+        return self._local.call(asked) if isinstance(asked, CommitConsumer) else self._answer(asked)
 
     def _state(self, name: str, *, touch: bool) -> TopicState:
         self._local.check_open()

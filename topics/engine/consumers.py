@@ -7,6 +7,7 @@ are. A commit is not: of one consumer the log has ascending commits, for the lan
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from topics.codec.log.consumers import ConsumerChange, ConsumerCommit
 from topics.engine.apply import CatalogView
@@ -49,7 +50,7 @@ def propose_put_consumer(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
     before = topic.consumers.get(command.consumer)
     seq = _start_of(topic, command)
     if before is not None and (seq is None or seq == before.seq):
-        state.finish(ticket, ConsumerPut(created=False, state=_state_of(topic, command.consumer)))
+        state.finish(ticket, ConsumerPut(created=False, **_fields(topic, command.consumer)))
         return
     if before is None and len(topic.consumers) >= CONSUMERS_PER_TOPIC_MAX:
         raise Rejected(
@@ -85,7 +86,7 @@ class _ConsumerPut(Barrier, eq=False, kw_only=True):
 
     def reply(self) -> ConsumerPut:
         assert self.lane.topic is not None
-        return ConsumerPut(created=not self.was_there, state=_state_of(self.lane.topic, self.consumer))
+        return ConsumerPut(created=not self.was_there, **_fields(self.lane.topic, self.consumer))
 
 
 def propose_commit_consumer(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
@@ -106,7 +107,7 @@ def propose_commit_consumer(state: EngineState, lane: Lane, ticket: Ticket, now_
         if going is not None:  # the answer is of what stands then
             state.ride(ticket, [going[1]])
             return
-        state.finish(ticket, ConsumerCommitted(moved=False, state=_state_of(topic, command.consumer)))
+        state.finish(ticket, ConsumerCommitted(moved=False, **_fields(topic, command.consumer)))
         return
     state.check_writable(lane.shard, lane)
     commit = ConsumerCommit(ConsumerChange.COMMIT, command.consumer, command.seq)
@@ -129,7 +130,7 @@ class _Commit(Entry, eq=False, kw_only=True):
 
     def reply(self) -> ConsumerCommitted:
         assert self.lane.topic is not None
-        return ConsumerCommitted(moved=True, state=_state_of(self.lane.topic, self.consumer))
+        return ConsumerCommitted(moved=True, **_fields(self.lane.topic, self.consumer))
 
 
 def propose_delete_consumer(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
@@ -187,13 +188,17 @@ def _found(catalog: CatalogView, name: str) -> Topic:
 
 
 def _state_of(topic: Topic, name: str) -> ConsumerState:
+    return ConsumerState(**_fields(topic, name))
+
+
+def _fields(topic: Topic, name: str) -> dict[str, Any]:
     at = topic.consumers.get(name)
     if at is None:
         raise no_consumer(topic, name)
-    return ConsumerState(
-        consumer=name, topic=topic.name, epoch=topic.epoch, from_seq=at.seq, lag=topic.head_seq - at.seq,
-        updated_ts=at.ts,
-    )  # fmt: skip
+    return {
+        "consumer": name, "topic": topic.name, "epoch": topic.epoch, "from_seq": at.seq,
+        "lag": topic.head_seq - at.seq, "updated_ts": at.ts,
+    }  # fmt: skip
 
 
 def no_consumer(topic: Topic, name: str) -> Rejected:

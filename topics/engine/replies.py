@@ -165,18 +165,16 @@ class ConsumerState(msgspec.Struct, frozen=True, kw_only=True):
     updated_ts: int
 
 
-@attrs.frozen(kw_only=True)
-class ConsumerPut:
+class ConsumerPut(ConsumerState, frozen=True, kw_only=True):
+    """`created`: false if it was there."""
+
     created: bool
-    state: ConsumerState
 
 
-@attrs.frozen(kw_only=True)
-class ConsumerCommitted:
+class ConsumerCommitted(ConsumerState, frozen=True, kw_only=True):
     """`moved`: false if it stood there or further on."""
 
     moved: bool
-    state: ConsumerState
 
 
 @attrs.frozen(kw_only=True)

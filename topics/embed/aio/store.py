@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 
 import trio
 
-from topics.calls import jobs, records, topics
+from topics.calls import consumers, jobs, records, topics
 from topics.calls.awaiting import AsyncTopicStore
-from topics.calls.call import Call, Steps, carry_out_async
+from topics.calls.call import Call, Steps, carry_out_async, drive_async
+from topics.calls.consumers import standing
 from topics.calls.job_checks import peeked
 from topics.calls.job_values import LeasedRecord, leased_of, peeked_of
 from topics.calls.messages import TopicSummary, summary_of
@@ -33,8 +34,8 @@ from topics.embed.aio.async_rounds_feed import AsyncRoundsFeed
 from topics.embed.aio.runtime import Runtime
 from topics.embed.backup import back_up
 from topics.embed.findings import Findings
-from topics.engine.commands import DeleteRecords, DeleteTopic, Pause, Purge, PutTopic, Sync
-from topics.engine.replies import QueuePurged, Reply, TopicDeleted, TopicPut, TopicState
+from topics.engine.commands import CommitConsumer, DeleteRecords, DeleteTopic, Pause, Purge, PutTopic, Sync
+from topics.engine.replies import ConsumerDeleted, QueuePurged, Reply, TopicDeleted, TopicPut, TopicState
 from topics.host.backup.live_backup import Backup
 from topics.host.checkpoint.compaction import Compaction, CompactionResult
 from topics.kernel.checks import flag
@@ -210,8 +211,27 @@ class AsyncStore(Findings, AsyncTopicStore):
             case topics.Checkpoint():
                 await runtime.writable_compactor()[0].checkpoint()
             case _:
-                raise AssertionError(call)
+                return await self._of_consumer(call)
         return None
+
+    async def _of_consumer(self, call: Call[Any]) -> object:
+        match call:
+            case consumers.Read():
+                return await drive_async(call.steps(), self._step)
+            case consumers.Seek() | consumers.Commit():
+                return await self._runtime.submit(call.command())
+            case consumers.Delete():
+                ended = await self._runtime.submit(call.command())
+                assert isinstance(ended, ConsumerDeleted)
+                return ended.deleted
+        self._runtime.check_open()
+        await trio.lowlevel.checkpoint()
+        return standing(self._runtime.engine.catalog, call)
+
+    async def _step(self, asked: Call[Any] | CommitConsumer) -> object:
+        if isinstance(asked, CommitConsumer):
+            return await self._runtime.submit(asked)
+        return await self._answer(asked)
 
     async def _submit(self, command: PutTopic | DeleteRecords | DeleteTopic) -> Reply:
         """What has expired by now makes nobody wait for an empty topic."""

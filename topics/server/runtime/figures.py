@@ -27,6 +27,7 @@ SLICE: Final = 500  # topics and segments looked at between two checkpoints: wel
 TopicRow = tuple[str, int, int, int, int, int, int]
 QueueRow = tuple[str, int, int, int, int, int, float | None]
 QueueCounts = tuple[str, int, int, int, int, int]
+ConsumerRow = tuple[str, str, int]
 
 
 @attrs.frozen(kw_only=True)
@@ -123,7 +124,7 @@ class TierFigures:
 @attrs.frozen(kw_only=True)
 class MetricsSnapshot:
     """The numbers of one scrape. `topics`, and `queues` among them: a name, then its figures, up to the bound; of these
-    `queue_counts`, too: what was done since the start.
+    `queue_counts`, too: what was done since the start. `consumers`: topic, name and lag, as many as topics at most.
     """
 
     traffic: Traffic
@@ -142,6 +143,7 @@ class MetricsSnapshot:
     topics: Sequence[TopicRow] = ()
     queues: Sequence[QueueRow] = ()
     queue_counts: Sequence[QueueCounts] = ()
+    consumers: Sequence[ConsumerRow] = ()
     topic_count: int = 0
     record_count: int = 0
     record_bytes: int = 0
@@ -189,6 +191,7 @@ async def with_topics(
     rows: list[TopicRow] = []
     queues: list[QueueRow] = []
     counts: list[QueueCounts] = []
+    consumers: list[ConsumerRow] = []
     count = records = size = 0
     for topic, durable_seq, queue in figures:
         if shown.tiers.add(topic):
@@ -201,10 +204,12 @@ async def with_topics(
         size += index.live_bytes
         if count <= topics_max:
             rows.append(_topic_row(topic, durable_seq))
+            for name, at in topic.consumers.sorted()[: topics_max - len(consumers)]:
+                consumers.append((topic.name, name, index.head_seq - at.seq))
             if queue is not None:
                 queues.append(_queue_row(topic, queue.state))
                 counts.append((topic.name, *queue[1:]))
-    shown = attrs.evolve(shown, topics=rows, queues=queues, queue_counts=counts)
+    shown = attrs.evolve(shown, topics=rows, queues=queues, queue_counts=counts, consumers=consumers)
     return attrs.evolve(shown, topic_count=count, record_count=records, record_bytes=size)
 
 

@@ -208,6 +208,13 @@ class Metrics:
             for column, (name, what) in enumerate(of_topic, 1):
                 values: _Values = {(row[0],): row[column] for row in rows_of if row[column] is not None}  # type: ignore[misc]  # a name is in the first column alone
                 yield make(name, what + bound, ("topic",), values)
+        yield _gauges(
+            "consumer_lag",
+            f"Seqs of the topic that the consumer has not read yet{bound}, and the first {self._topics_max} consumers"
+            " of these",
+            ("topic", "consumer"),
+            {(topic, consumer): lag for topic, consumer, lag in taken.consumers},
+        )
         for family in self._registry.collect():
             family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
             yield family

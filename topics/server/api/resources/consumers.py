@@ -73,8 +73,7 @@ async def put_consumer(call: HandlerCall) -> Answer:
         )
     )
     assert isinstance(reply, ConsumerPut)
-    fields = {"created": reply.created, **_fields(reply.state, ignored)}
-    return call.ok(fields, status=201 if reply.created else 200)
+    return call.ok(_fields(reply, ignored), status=201 if reply.created else 200)
 
 
 async def commit_consumer(call: HandlerCall) -> Answer:
@@ -90,7 +89,7 @@ async def commit_consumer(call: HandlerCall) -> Answer:
         )
     )
     assert isinstance(reply, ConsumerCommitted)
-    return call.ok({"moved": reply.moved, **_fields(reply.state, ignored)})
+    return call.ok(_fields(reply, ignored))
 
 
 async def delete_consumer(call: HandlerCall) -> Answer:

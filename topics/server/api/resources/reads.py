@@ -11,6 +11,7 @@ import attrs
 import msgspec
 import trio
 
+from topics.calls.consumers import READERS_MAX, too_many_readers
 from topics.calls.intake import take_nodes
 from topics.calls.page import tombstone_fields
 from topics.codec.json_text import spliced_page
@@ -20,7 +21,7 @@ from topics.engine.commands import CommitConsumer
 from topics.engine.consumers import consumer_state
 from topics.engine.replies import ConsumerCommitted
 from topics.kernel.checks import clamped, seq_number, whole_number
-from topics.kernel.errors import Code, Rejected, invalid
+from topics.kernel.errors import Code, invalid
 from topics.kernel.ids import check_consumer_name
 from topics.kernel.limits import READ_LIMIT_DEFAULT, WAIT_MS_MAX, Limits
 from topics.log.floors import Reason
@@ -87,7 +88,6 @@ class DiffIn(ReaderIn, kw_only=True, gc=False):
 
 _diff: Final = OpenForm(DiffIn)
 _COMMITS: Final = needed("write")
-_READERS_MAX: Final = 16  # tries, each of which another reader was quicker than
 
 
 async def diff_records(call: HandlerCall) -> Answer:
@@ -116,7 +116,7 @@ async def _page_of_consumer(call: HandlerCall, reading: DiffRequest, consumer: s
     """
     runtime, held = call.runtime, call.peer.room.size
     deadline = trio.current_time() + reading.wait_ms / 1000
-    for _ in range(_READERS_MAX):
+    for _ in range(READERS_MAX):
         at = consumer_state(runtime.engine.catalog, reading.query.topic, consumer)
         epoch = at.epoch if reading.query.epoch is None else reading.query.epoch
         left_ms = max(int((deadline - trio.current_time()) * 1000), 0)
@@ -136,11 +136,7 @@ async def _page_of_consumer(call: HandlerCall, reading: DiffRequest, consumer: s
         if reply.moved:
             return plan, records
         call.peer.room.settle(held)
-    raise Rejected(
-        Code.THROTTLED,
-        f"consumer {consumer!r} has so many readers at once that nothing is left for this one: ask again",
-        limit="readers",
-    )
+    raise too_many_readers(consumer)
 
 
 async def _long_poll(
