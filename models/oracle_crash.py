@@ -1,7 +1,7 @@
 """What a store of one shard may hold after a crash: a list of writes, and how many of them are surely there.
 
-State is {topic: [head_seq, {seq: data}]}. A power cut keeps any prefix of the writes that is not shorter than the
-synced one; the death of the process keeps all of them. Nothing else is known here.
+State is {topic: [head_seq, {seq: data}, {consumer: seq}]}. A power cut keeps any prefix of the writes that is not
+shorter than the synced one; the death of the process keeps all of them. Nothing else is known here.
 """
 
 from __future__ import annotations
@@ -36,6 +36,18 @@ class CrashOracle:
         if synced:
             self.sync()
 
+    def put_consumer(self, topic, name, seq, *, synced):
+        self.writes.append((topic, "consumer", (name, seq)))
+        if synced:
+            self.sync()
+
+    def commit(self, topic, name, seq, *, synced):
+        """Returns whether it moves: forward only."""
+        if seq <= self.state()[topic][2][name]:
+            return False
+        self.put_consumer(topic, name, seq, synced=synced)
+        return True
+
     def sync(self):
         self.synced = len(self.writes)
 
@@ -44,7 +56,10 @@ class CrashOracle:
         state = copy.deepcopy(self.base)
         for topic, kind, what in self.writes[:count]:
             if kind == "create":
-                state[topic] = [0, {}]
+                state[topic] = [0, {}, {}]
+            elif kind == "consumer":
+                name, seq = what
+                state[topic][2][name] = seq
             elif kind == "append":
                 seq, datas = what
                 for i, data in enumerate(datas):

@@ -9,13 +9,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from models.oracle_crash import CrashOracle
 from tests.support.scene import SMALL, Scene, append
-from topics.engine.commands import Sync
+from topics.engine.commands import CommitConsumer, PutConsumer, Sync
+from topics.engine.consumers import consumer_states
 from topics.kernel.errors import Fatal
 from topics.testing.faults import FaultKind, Landed, SimCrash
 from topics.testing.survival import Shape
 
 CLASSES = {"m": "memory", "d": "disk", "f": "fsync"}
 TOPICS = st.sampled_from(sorted(CLASSES))
+CONSUMERS = st.sampled_from(["c", "d"])
 ROOM_MAX = 256  # so many records at once may go up to the ceiling
 
 
@@ -69,6 +71,51 @@ class CrashRecovery(RuleBasedStateMachine):
     def delete(self, topic, before_seq):
         self.scene.delete(topic, before_seq=before_seq)
         self.oracle.delete(topic, before_seq, synced=topic == "f")
+
+    @precondition(lambda self: not self.failed)
+    @rule(topic=TOPICS, name=CONSUMERS, back=st.integers(0, 5))
+    def put_consumer(self, topic, name, back):
+        head, _, positions = self.oracle.state()[topic]
+        seq = max(0, head - back)
+        put = self.scene.run(PutConsumer(topic=topic, consumer=name, from_seq=seq))
+        assert (put.created, put.from_seq, put.lag) == (name not in positions, seq, head - seq)
+        if positions.get(name) != seq:
+            self.oracle.put_consumer(topic, name, seq, synced=topic == "f")
+
+    @precondition(lambda self: not self.failed)
+    @rule(topic=TOPICS, name=CONSUMERS, back=st.integers(0, 5), sync=st.booleans())
+    def commit(self, topic, name, back, sync):
+        head, _, positions = self.oracle.state()[topic]
+        if name in positions:
+            seq = max(0, head - back)
+            done = self.scene.run(CommitConsumer(topic=topic, consumer=name, seq=seq), sync=sync)
+            moves = self.oracle.commit(topic, name, seq, synced=topic == "f" or sync)
+            assert (done.moved, done.from_seq) == (moves, max(seq, positions[name]))
+
+    @precondition(lambda self: not self.failed)
+    @rule(
+        topic=TOPICS,
+        name=CONSUMERS,
+        calls=st.integers(0, 6),
+        landed=st.sampled_from(list(Landed)),
+        shape=st.none() | st.sampled_from(list(Shape)),
+    )
+    def crash_in_a_commit(self, topic, name, calls, landed, shape):
+        head, _, positions = self.oracle.state()[topic]
+        if positions.get(name, head) == head:
+            return
+        self.scene.disk.crash_at(calls, landed)
+        acknowledged = False
+        try:
+            self.scene.run(CommitConsumer(topic=topic, consumer=name, seq=head))
+            acknowledged = True
+            self.scene.drain()
+            self.scene.opened.writers[0].mark()
+        except SimCrash:
+            pass
+        handed_over = len(self.oracle.writes)
+        self.oracle.commit(topic, name, head, synced=acknowledged and topic == "f")
+        self.end(shape, calls, at_least=len(self.oracle.writes) if acknowledged else handed_over)
 
     @precondition(lambda self: not self.failed)
     @rule()
@@ -163,7 +210,13 @@ class CrashRecovery(RuleBasedStateMachine):
         assert not self.scene.opened.read_only
         found = self.found()
         heads = {topic: self.scene.state(topic).head_seq for topic in CLASSES}
-        matching = [state for state in allowed if {t: s[1] for t, s in state.items()} == found]
+        positions = self.positions()
+        matching = [
+            state
+            for state in allowed
+            if ({t: s[1] for t, s in state.items()}, {t: s[2] for t, s in state.items()})
+            == (found, positions)
+        ]
         matching = [
             s for s in matching if all(self.head_is_right(t, s[t][0], heads[t], careful) for t in CLASSES)
         ]
@@ -185,6 +238,13 @@ class CrashRecovery(RuleBasedStateMachine):
     def found(self):
         return {topic: self.scene.read(topic) for topic in CLASSES}
 
+    def positions(self):
+        catalog = self.scene.engine.catalog
+        return {
+            topic: {state.consumer: state.from_seq for state in consumer_states(catalog, topic)}
+            for topic in CLASSES
+        }
+
     def lost_now(self, topic):
         return [(first, last) for first, last, _ in self.scene.lost(topic)]
 
@@ -196,6 +256,8 @@ class CrashRecovery(RuleBasedStateMachine):
                 assert live == state[topic][1]
             for seq, data in live.items():
                 assert self.seen.setdefault((topic, seq), data) == data  # I-08
+        if not self.failed:
+            assert self.positions() == {topic: state[topic][2] for topic in CLASSES}
 
     @invariant()
     def losses_are_told(self):

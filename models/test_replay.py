@@ -16,7 +16,17 @@ from tests.engine.driving import Driver, config, records
 from topics.codec.log.frame import Run
 from topics.engine import verify
 from topics.engine.apply import Catalog, apply
-from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic, Sync
+from topics.engine.commands import (
+    Append,
+    CommitConsumer,
+    DeleteConsumer,
+    DeleteRecords,
+    DeleteTopic,
+    PutConsumer,
+    PutMode,
+    PutTopic,
+    Sync,
+)
 from topics.kernel.config import Durability
 from topics.kernel.errors import Rejected
 from topics.log.reads.match import parse_match
@@ -101,6 +111,25 @@ class Replay(RuleBasedStateMachine):
         old = self.driver.topic(topic).config.durability
         new = "disk" if old is Durability.EPHEMERAL else "ephemeral"
         self.propose(PutTopic(topic=topic, config=config(durability=new)))
+
+    @rule(topic=names, consumer=st.sampled_from("cd"), back=st.none() | st.integers(0, 4), tail=st.booleans())
+    def put_consumer(self, topic, consumer, back, tail):
+        found = self.driver.topic(topic)
+        from_seq = None if back is None or found is None else max(0, found.head_seq - back)
+        self.propose(
+            PutConsumer(topic=topic, consumer=consumer, from_seq=from_seq, tail=tail and from_seq is None)
+        )
+
+    @rule(topic=names, consumer=st.sampled_from("cd"), back=st.integers(-1, 4), sync=st.booleans())
+    def commit(self, topic, consumer, back, sync):
+        found = self.driver.topic(topic)
+        if found is not None:
+            seq = max(0, found.head_seq - back)
+            self.propose(CommitConsumer(topic=topic, consumer=consumer, seq=seq), sync=sync)
+
+    @rule(topic=names, consumer=st.sampled_from("cd"))
+    def delete_consumer(self, topic, consumer):
+        self.propose(DeleteConsumer(topic=topic, consumer=consumer))
 
     @rule(topic=names)
     def drop(self, topic):

@@ -11,7 +11,7 @@ from tests.crash.format_one import lower
 from tests.crash.sweep import PROCESS, Operation
 from tests.support.scene import append, deletion, put_topic
 from topics.engine.checkpoint import SegmentRules
-from topics.engine.commands import DeleteTopic
+from topics.engine.commands import CommitConsumer, DeleteConsumer, DeleteTopic, PutConsumer
 from topics.host.backup.live_backup import Backup, write_backup
 from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
 from topics.host.wal.archive import ArchiveRules
@@ -83,6 +83,23 @@ def remaking(scene):
     scene.do(DeleteTopic(topic="fsync"), put_topic("fsync", durability="disk"), append("fsync", 3))
 
 
+def consuming(scene):
+    """Consumers of every class come, go forward, back and away, in batches with records; a round goes between."""
+    scene.do(*(PutConsumer(topic=name, consumer="c") for name in CLASSES))
+    scene.do(
+        *(CommitConsumer(topic=name, consumer="c", seq=2) for name in CLASSES),
+        append("disk", 4),
+        CommitConsumer(topic="disk", consumer="c", seq=3),
+        PutConsumer(topic="disk", consumer="tail", tail=True),
+        CommitConsumer(topic="fsync", consumer="c", seq=1),
+    )
+    scene.checkpoint()
+    scene.do(
+        PutConsumer(topic="fsync", consumer="c", from_seq=1), DeleteConsumer(topic="disk", consumer="tail")
+    )
+    scene.do(CommitConsumer(topic="fsync", consumer="c", seq=3), DeleteTopic(topic="memory"))
+
+
 def rotating(scene):
     for i in range(14):
         scene.do(append("disk", b'"' + b"%d" % i * 150 + b'"'), append("fsync", b'"' + b"y" * 90 + b'"'))
@@ -110,6 +127,7 @@ def checkpointing(scene):
 def absorbed(scene):
     """Two snapshots, of which the older one goes with the next; segments and WAL files that wait to be removed."""
     topics(scene)
+    scene.do(PutConsumer(topic="fsync", consumer="c", from_seq=1), PutConsumer(topic="disk", consumer="d"))
     for i in range(6):
         scene.do(append("disk", *range(6)), append("fsync", b'"' + b"z" * 300 + b'"'))
         if i in (2, 4):
@@ -144,6 +162,7 @@ def backing_up(scene):
 def snapshot_and_tail(scene):
     """A log that goes on behind a snapshot, with a torn end."""
     absorbed(scene)
+    scene.do(CommitConsumer(topic="disk", consumer="d", seq=5), PutConsumer(topic="fsync", consumer="c"))
     scene.do(append("disk", *range(12)), append("fsync", 5), deletion("fsync", before_seq=3))
     scene.end(Shape.RANDOM_PAGES, 3)
 
@@ -316,6 +335,7 @@ OPERATIONS = {
     "delete": (topics, deleting, {"shards": 3}),
     "config": (topics, configuring, {"shards": 2}),
     "topic delete and recreate": (topics, remaking, {"shards": 2}),
+    "consumers": (topics, consuming, {"segments": SMALL_SEGMENTS, "shards": 2}),
     "rotation": (topics, rotating, {}),
     "rest and mark": (topics, resting, {}),
     "checkpoint": (topics, checkpointing, {"segments": SMALL_SEGMENTS, "shards": 2}),

@@ -14,7 +14,7 @@ from topics.calls.awaiting import AsyncTopicStore
 
 
 class Awaited:
-    """An async store, a topic, consumer or job of it, with the methods of a blocking one; streams are read to their end."""
+    """An async store, a topic, consumer or job of it, with the methods of a blocking one; a stream is read whole."""
 
     def __init__(
         self, portal: BlockingPortal, there: AsyncTopicStore | AsyncTopic | AsyncConsumer | AsyncJob

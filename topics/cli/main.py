@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "rm": ("commands.manage", "Delete topics with everything in them."),
     "compact": ("commands.manage", "Give back the space of what was deleted from a directory."),
     "queue": ("commands.queue", "Look after job queues: list, peek, claim, ack, pause, purge, drain."),
+    "consumer": ("commands.consumer", "Look after durable consumers: list, show, set, commit, rm."),
     "work": ("commands.work", "Do the jobs of a queue, each by a command."),
     "why": ("commands.why", "Tell what became of a record or a job, from the log."),
     "fsck": ("commands.check", "Check that a data directory is whole."),

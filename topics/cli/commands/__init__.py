@@ -6,6 +6,7 @@ adopt       `adopt-cold`: of several copies of a data directory, this one goes o
 backup      `backup`, `verify` and `restore`: a copy of a store that is being used, whether it is whole, and a
             store made of it
 check       `fsck` and `inspect`: is a data directory whole, and what is in one of its files
+consumer    `consumer`: the durable consumers of a topic, for who looks after them
 key         `key`: who may ask a server what, in a file of keys that holds digests only
 leases      `queue claim`, `ack`, `nack` and `extend`: the jobs of a queue by hand, each call a step of its own
 manage      topics themselves: `create`, `configure`, `state`, `ls`, `rm`, `delete` for their records, `compact`

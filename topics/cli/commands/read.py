@@ -36,6 +36,9 @@ from_option = click.option(
     help="The records after this seq; 0 is the beginning.",
 )
 since_option = click.option("--since", metavar="AGO", help="The records of the last 5m, 2h, 1d …")
+from_ts_option = click.option(
+    "--from-ts", metavar="TIME", help="The records since this time: ms since 1970, or 2026-11-21T14:30 (UTC)."
+)
 match_option = click.option(
     "--match", metavar="TAG", help='Only this tag; or \'["tag", "Glob", "us*"]\': those that begin so.'
 )
@@ -58,9 +61,7 @@ class ReadChoice:
 @click.argument("topic")
 @from_option
 @since_option
-@click.option(
-    "--from-ts", metavar="TIME", help="The records since this time: ms since 1970, or 2026-11-21T14:30 (UTC)."
-)
+@from_ts_option
 @click.option(
     "--limit",
     type=click.IntRange(0),
@@ -89,7 +90,7 @@ def get(
       topics get quakes --match us --limit 5
       topics get quakes --since 1h --json | jq .data.properties.mag
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
-    start = _start(from_seq=from_seq, since=since, from_ts=from_ts)
+    start = read_choice(from_seq=from_seq, since=since, from_ts=from_ts)
     reading = attrs.evolve(start, match=parse_match(match), nodes=node, account=account)
     with invocation.reading() as store:
         handle = store.topic(topic)
@@ -137,7 +138,7 @@ def tail(
         raise Failed("give one of --from, --since, --now and --lines", code=USAGE)
     if follow and no_follow:
         raise Failed("give --follow or --no-follow, not both", code=USAGE)
-    start = attrs.evolve(_start(from_seq=from_seq, since=since), match=parse_match(match))
+    start = attrs.evolve(read_choice(from_seq=from_seq, since=since), match=parse_match(match))
     names = list(dict.fromkeys(topics))
     printer = _Printer(names, as_json=as_json, is_full=full)
     with invocation.reading() as store:
@@ -172,7 +173,7 @@ def _follow(streams: list[_TopicItems], printer: _Printer, *, match: Any, store:
             sys.stdout.flush()
 
 
-def _start(*, from_seq: int | None, since: str | None, from_ts: str | None = None) -> ReadChoice:
+def read_choice(*, from_seq: int | None, since: str | None, from_ts: str | None = None) -> ReadChoice:
     if sum(given is not None for given in (from_seq, since, from_ts)) > 1:
         raise Failed("give one of --from, --since and --from-ts", code=USAGE)
     try:

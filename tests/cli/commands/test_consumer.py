@@ -1,0 +1,89 @@
+"""`topics consumer …`: the same on a directory and at a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import topics
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture(params=["directory", "server"])
+def at(request: pytest.FixtureRequest, call: Call) -> Call:
+    """`call`, at the one or at the other."""
+    if request.param == "directory":
+        return call
+    server = request.getfixturevalue("server")
+    with topics.Client(server.url) as client:
+        for row in client.list():
+            client.delete(row.topic)
+    return lambda *arguments, **given: call("--url", server.url, *arguments, **given)
+
+
+@pytest.mark.rule("O2.10")
+def test_a_consumer_is_made_moved_shown_and_deleted(at: Call) -> None:
+    at("put", "quakes", stdin=b"".join(b"%d\n" % number for number in range(10)))
+    assert at("consumer", "ls", "quakes").text == "quakes: no consumers\n"
+    made = at("consumer", "set", "quakes", "billing").text
+    assert made.startswith("quakes: billing made, at seq 0, 10 behind the head, since 20")
+
+    assert at("consumer", "commit", "quakes", "billing", "4").text.startswith(
+        "quakes: billing at seq 4, 6 behind"
+    )
+    back = at("consumer", "commit", "quakes", "billing", "3", "--json").lines[0]
+    assert (back["moved"], back["from_seq"]) == (False, 4)
+    assert "billing not moved, at seq 4" in at("consumer", "commit", "quakes", "billing", "3").text
+    assert "billing at seq 4" in at("consumer", "set", "quakes", "billing").text
+    assert "billing at seq 2" in at("consumer", "set", "quakes", "billing", "--from", "2").text
+    assert "search made, at seq 10" in at("consumer", "set", "quakes", "search", "--now").text
+    assert at("consumer", "set", "quakes", "hour", "--since", "1h", "--json").lines[0]["from_seq"] == 0
+    assert at("consumer", "set", "quakes", "hour", "--from-ts", "2222-01-01").text.startswith(
+        "quakes: hour at seq 10"
+    )
+
+    (shown,) = at("consumer", "show", "quakes", "billing", "--json").lines
+    assert {name: shown[name] for name in ("consumer", "topic", "epoch", "from_seq", "lag")} == {
+        "consumer": "billing", "topic": "quakes", "epoch": 1, "from_seq": 2, "lag": 8,
+    }  # fmt: skip
+    assert "quakes: billing at seq 2" in at("consumer", "show", "quakes", "billing").text
+    assert [row["consumer"] for row in at("consumer", "ls", "quakes", "--json").lines] == [
+        "billing",
+        "hour",
+        "search",
+    ]
+    assert at("consumer", "ls", "quakes").text.splitlines()[-3].split()[:3] == ["billing", "2", "8"]
+
+    removed = at("consumer", "rm", "quakes", "hour", "search", "none")
+    assert removed.text.splitlines() == [
+        "quakes: hour deleted", "quakes: search deleted", "quakes: none was not there",
+    ]  # fmt: skip
+    assert at("consumer", "rm", "quakes", "billing", "--json").lines[0]["deleted"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("show", "quakes", "none"), 1, "topic 'quakes' has no consumer 'none'"),
+        (("commit", "quakes", "none", "1"), 1, "topic 'quakes' has no consumer 'none'"),
+        (("commit", "quakes", "c", "2"), 2, "2 is beyond the head of topic 'quakes', which is 1"),
+        (("ls", "quake"), 1, "topic 'quake' does not exist"),
+        (("set", "quakes", "a/b"), 2, "'a/b' is no consumer's name"),
+        (
+            ("set", "quakes", "c", "--now", "--from", "1"),
+            2,
+            "give one of --from, --since, --from-ts and --now",
+        ),
+        (("set", "quakes", "c", "--since", "1h", "--from", "1"), 2, "one of"),
+    ],
+)
+def test_what_cannot_be_done_is_said(at: Call, arguments: tuple[str, ...], code: int, says: str) -> None:
+    at("put", "quakes", stdin=b"1\n")
+    at("consumer", "set", "quakes", "c")
+    answer = at("consumer", *arguments)
+
+    assert says in answer.err
+    assert answer.code == code

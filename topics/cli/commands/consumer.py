@@ -1,0 +1,132 @@
+"""`consumer`: the durable consumers of a topic, for who looks after them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from topics.cli.commands.read import from_option, from_ts_option, read_choice, since_option
+from topics.cli.core.failure import USAGE, Failed
+from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.io.quantities import moment
+from topics.cli.io.terminal import json_line, print_table
+
+if TYPE_CHECKING:
+    from topics.engine.replies import ConsumerState
+
+
+@click.group(no_args_is_help=False)
+def consumer() -> None:
+    """Look after durable consumers: positions in a topic, kept by name for those who read it."""
+
+
+@consumer.command()
+@click.argument("topic")
+@json_option
+@common_options
+@pass_invocation
+def ls(invocation: Invocation, topic: str, as_json: bool) -> None:
+    """List the consumers of a topic: where each stands, and how much it has not read."""
+    with invocation.reading() as store:
+        found = store.topic(topic).consumers()
+    if as_json:
+        for state in found:
+            _print_json(state)
+    elif found:
+        rows = [
+            (state.consumer, f"{state.from_seq:,}", f"{state.lag:,}", moment(state.updated_ts))
+            for state in found
+        ]
+        print_table(("consumer", "seq", "lag", "since"), rows, numbers=("seq", "lag"))
+    else:
+        click.echo(f"{topic}: no consumers")
+
+
+@consumer.command()
+@click.argument("topic")
+@click.argument("name")
+@json_option
+@common_options
+@pass_invocation
+def show(invocation: Invocation, topic: str, name: str, as_json: bool) -> None:
+    """Show where a consumer stands."""
+    with invocation.reading() as store:
+        _tell(store.topic(topic).consumer(name).position(), "", as_json=as_json)
+
+
+@consumer.command("set")
+@click.argument("topic")
+@click.argument("name")
+@from_option
+@since_option
+@from_ts_option
+@click.option("--now", is_flag=True, help="What comes from now on.")
+@json_option
+@common_options
+@pass_invocation
+def set_(
+    invocation: Invocation, topic: str, name: str, now: bool, as_json: bool, from_seq: int | None, since: str | None,
+    from_ts: str | None,
+) -> None:  # fmt: skip
+    """Have a consumer read next what is said, and make it if it is not there.
+
+    Without any of --from, --since, --from-ts and --now it is made at the beginning, and one that is there stays.
+
+    \b
+      topics consumer set quakes billing --from 0
+      topics consumer set quakes billing --since 1h
+    """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
+    if now and (from_seq, since, from_ts) != (None, None, None):
+        raise Failed("give one of --from, --since, --from-ts and --now", code=USAGE)
+    ts = read_choice(from_seq=from_seq, since=since, from_ts=from_ts).from_ts
+    with invocation.reading() as store:
+        put = store.topic(topic).consumer(name).seek(seq=from_seq, ts=ts, tail=now)
+        _tell(put, "made, " if put.created else "", as_json=as_json)
+
+
+@consumer.command()
+@click.argument("topic")
+@click.argument("name")
+@click.argument("seq", type=click.IntRange(0))
+@json_option
+@common_options
+@pass_invocation
+def commit(invocation: Invocation, topic: str, name: str, seq: int, as_json: bool) -> None:
+    """Say that a consumer has read up to a seq. It goes forward only: `set` moves it back."""
+    with invocation.reading() as store:
+        committed = store.topic(topic).consumer(name).commit(seq)
+        _tell(committed, "" if committed.moved else "not moved, ", as_json=as_json)
+
+
+@consumer.command()
+@click.argument("topic")
+@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@json_option
+@common_options
+@pass_invocation
+def rm(invocation: Invocation, topic: str, names: tuple[str, ...], as_json: bool) -> None:
+    """Delete consumers. What they have read stays, and so does what they have not."""
+    with invocation.reading() as store:
+        for name in dict.fromkeys(names):
+            deleted = store.topic(topic).consumer(name).delete()
+            if as_json:
+                _print_json({"topic": topic, "consumer": name, "deleted": deleted})
+            else:
+                click.echo(f"{topic}: {name} {'deleted' if deleted else 'was not there'}")
+
+
+def _tell(state: ConsumerState, what: str, *, as_json: bool) -> None:
+    if as_json:
+        _print_json(state)
+        return
+    click.echo(
+        f"{state.topic}: {state.consumer} {what}at seq {state.from_seq:,}, {state.lag:,} behind the head, since "
+        f"{moment(state.updated_ts)}"
+    )
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.buffer.write(json_line(msgspec.to_builtins(value)))
