@@ -120,10 +120,11 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
         state.park(lane, ticket)
         return
     crosses = (new.durability is Durability.EPHEMERAL) is not (old.durability is Durability.EPHEMERAL)
-    if crosses and topic.index.live_count:
+    if crosses and (topic.index.live_count or topic.schedules):
         raise Rejected(
             Code.TOPIC_NOT_EMPTY,
-            f"topic {topic.name!r} has records: durability changes to or from ephemeral only while it is empty",
+            f"topic {topic.name!r} has records or schedules: durability changes to or from ephemeral only while it "
+            "has neither",
             topic=topic.name,
             reason="durability",
         )

@@ -29,12 +29,14 @@ from topics.engine.commands import (
     Checkpointed,
     Claim,
     DeleteRecords,
+    DeleteSchedule,
     DeleteTopic,
     Extend,
     GiveUp,
     Nack,
     Pause,
     Purge,
+    PutSchedule,
     PutTopic,
     Redrive,
     Release,
@@ -51,6 +53,11 @@ from topics.engine.queue.settle import (
     propose_give_up,
     propose_nack,
     propose_release,
+)
+from topics.engine.schedules.definitions import (
+    delete_absent_schedule,
+    propose_delete_schedule,
+    propose_put_schedule,
 )
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
@@ -84,6 +91,8 @@ _OF_TOPICS: Final[Mapping[type, Handler]] = {
     Pause: Handler(propose_pause),
     Purge: Handler(propose_purge),
     Redrive: Handler(propose_redrive, check=check_redrive),
+    PutSchedule: Handler(propose_put_schedule),
+    DeleteSchedule: Handler(propose_delete_schedule, delete_absent_schedule),
 }
 _OF_SHARDS: Final[Mapping[type, Callable[[EngineState, Ticket], None]]] = {
     Sync: propose_sync,

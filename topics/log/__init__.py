@@ -19,6 +19,7 @@ places          where the frames of an index's slots lie in their file, when tha
 reads           what a reader gets: the plan of a page, filters, tombstones, and when a read goes on waiting
 regions         where the bytes of a topic's records lie: runs of seqs, each in one source
 retention       eviction and expiry as functions of the log: "now" is always the ts of the frame being applied
+schedules       the schedules of a topic: what they are, and what they have fired
 segments        which segments hold a topic's records: what folding its CheckpointMarks gives
 slots           slots of an index as a value: consecutive records as columns, to be kept and to be put into an
                 index again

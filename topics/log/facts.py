@@ -15,6 +15,7 @@ import msgspec
 
 from topics.log.dedupe import Result
 from topics.log.floors import Reason
+from topics.log.schedules import schedules_of
 from topics.log.topic import Move, Topic
 
 
@@ -106,6 +107,12 @@ STANDING: Final = (
         tell=lambda topic: [msgspec.structs.replace(segment, size=0) for segment in topic.segments],
     ),
     Fact("stored_seq", attrgetter("segments.stored_seq")),
+    Fact(
+        "schedules",
+        lambda topic: topic.schedules.image(),
+        lambda topic, image: setattr(topic, "schedules", schedules_of(image)),
+        lambda topic: topic.schedules.image() or None,
+    ),
 )
 # What is remembered of records. An ephemeral topic's are gone with the process, so its image has none of it.
 OF_RECORDS: Final = (

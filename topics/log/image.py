@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from topics.codec.log.schedules import Schedule
 from topics.kernel.config import Durability, TopicType, stored_config
 from topics.kernel.errors import Corrupt
 from topics.kernel.whole_numbers import Count, Generation, ShardNumber
@@ -65,6 +66,8 @@ class TopicImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     # why, how often delivered, since when.
     moved_ids: list[tuple[bytes, Count]] = []
     moves: list[tuple[Count, str, bytes, Count, Count]] = []
+    # What a schedule is, since when, and the latest instant that it has fired.
+    schedules: list[tuple[Schedule, Count, Count]] = []
 
     @property
     def of_queue(self) -> bool:

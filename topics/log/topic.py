@@ -21,6 +21,7 @@ from topics.log.jobs.jobs import Jobs
 from topics.log.leaving import let_go
 from topics.log.places import put_places
 from topics.log.regions import Regions
+from topics.log.schedules import Schedules
 from topics.log.segments import Segment, Segments
 
 _STALE_DEADLINES_MIN: Final = 4096
@@ -43,8 +44,8 @@ class Topic:
 
     __slots__ = (
         "ceiling", "config", "deadlines", "dedup_ids", "delete_below", "epoch", "floors", "index", "jobs",
-        "last_write_ts", "moves", "name", "regions", "results", "retired_ms", "segments",
-        "topic_id", "watermark_ms",
+        "last_write_ts", "moves", "name", "regions", "results", "retired_ms", "schedules",
+        "segments", "topic_id", "watermark_ms",
     )  # fmt: skip
 
     def __init__(self, topic_id: int, name: str, epoch: int, config: TopicConfig) -> None:
@@ -63,6 +64,7 @@ class Topic:
         self.deadlines = Deadlines()
         self.jobs = Jobs(self.index) if config.type is TopicType.QUEUE else None
         self.moves: dict[int, Move] = {}  # also of records that have died since: ask `moving`
+        self.schedules = Schedules()
         self.delete_below = 0
         self.ceiling = CEILING_STEP_FIRST
         self.retired_ms = 0

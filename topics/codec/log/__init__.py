@@ -10,6 +10,7 @@ newer      whether a newer version wrote a whole frame
 resync     finding whole frames past damage, and marks wherever they lie
 run        a run: consecutive appends of one topic as columns, never an object a record
 scan       reading a WAL file as it was written: frames to runs and control values, whole writes only
+schedules  SCHEDULE frames: what a schedule is, and the id by which a record is its firing
 walheader  the header of a WAL file: who wrote it, and where it stands in its shard
 writes     a WAL file write by write: where each begins and ends, when it was made, and how far it took each
            topic
