@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from topics.codec.log.frame import Run
+from topics.codec.log.schedules import Schedule
 from topics.engine.apply import Catalog
 from topics.engine.verify import digest
 from topics.kernel.config import Durability, TopicConfig
@@ -37,6 +38,8 @@ def knowing():
     topic.results.add(b"k", Result(90, 123, 2, 8, ((1, 3),)))
     topic.dedup_ids.add(b"d", 9, 91)
     topic.dedup_ids.add(b"dl:1:1:4", 8, 91)
+    topic.schedules.put(Schedule(id=3, name="nightly", cron="0 3 * * *", data=b"1"), 40)
+    topic.schedules.note(b"sched:3:60")
     return topic
 
 

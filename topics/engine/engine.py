@@ -361,7 +361,7 @@ class Engine:
     # Inside.
 
     def _apply(self, shard: Shard, batch: WalBatch, at: WalPosition, *, staged: bool) -> None:
-        """All of them, before the first is answered. Records that lie in another shard's log are not synced with this."""
+        """All of them, before the first is answered. What lies in another shard's log is not synced with this."""
         for group in folded_together(batch.entries, staged=staged):
             self._state.apply_entries(group, at.file)
             lane = group[0].lane

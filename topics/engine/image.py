@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from topics.codec.log.schedules import decode_schedule
 from topics.codec.log.walheader import HEADER_SIZE
 from topics.engine.apply import Catalog
 from topics.kernel.errors import Corrupt, Rejected
@@ -88,7 +89,7 @@ def _contradictions(snapshot: Snapshot) -> Iterator[str]:
     """What cannot be of all topics and logs together."""
     state = snapshot.state
     known = dict(state.epochs)
-    schedules = [definition for topic in state.topics for definition, _, _ in topic.schedules]
+    schedules = [decode_schedule(told) for topic in state.topics for told, _, _ in topic.schedules]
     for kind, keys in (
         ("the id of a topic", [topic.topic_id for topic in state.topics]),
         ("the name of a topic", [topic.name for topic in state.topics]),

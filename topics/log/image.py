@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from topics.codec.log.schedules import Schedule
 from topics.kernel.config import Durability, TopicType, stored_config
 from topics.kernel.errors import Corrupt
 from topics.kernel.whole_numbers import Count, Generation, ShardNumber
@@ -66,8 +65,8 @@ class TopicImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     # why, how often delivered, since when.
     moved_ids: list[tuple[bytes, Count]] = []
     moves: list[tuple[Count, str, bytes, Count, Count]] = []
-    # What a schedule is, since when, and the latest instant that it has fired.
-    schedules: list[tuple[Schedule, Count, Count]] = []
+    # What a SCHEDULE frame said of one that stands, since when, and the latest instant that it has fired.
+    schedules: list[tuple[bytes, Count, Count]] = []
 
     @property
     def of_queue(self) -> bool:

@@ -7,10 +7,11 @@ fired next is not told by the log, and no state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from topics.codec.log.schedules import Schedule, contradiction, parse_firing
+from topics.codec.log.schedules import Schedule, decode_schedule, encode_schedule, parse_firing
+from topics.kernel.errors import Corrupt
 
 
 class Standing(NamedTuple):
@@ -46,20 +47,26 @@ class Schedules(dict[int, Standing]):
     def named(self, name: str) -> Standing | None:
         return next((one for one in self.values() if one.definition.name == name), None)
 
-    def image(self) -> list[tuple[Schedule, int, int]]:
-        return [(definition, ts, fired) for _, (definition, ts, fired) in sorted(self.items())]
+    def image(self) -> list[tuple[bytes, int, int]]:
+        return [
+            (encode_schedule(definition), ts, fired) for _, (definition, ts, fired) in sorted(self.items())
+        ]
 
 
-def schedules_of(image: Iterable[tuple[Schedule, int, int]]) -> Schedules:
-    """Those of an image."""
-    return Schedules((definition.id, Standing(definition, ts, fired)) for definition, ts, fired in image)
+def schedules_of(image: Iterable[tuple[bytes, int, int]]) -> Schedules:
+    """Those of an image. Raises `Corrupt` if one is none."""
+    standing = (Standing(decode_schedule(told), ts, fired) for told, ts, fired in image)
+    return Schedules((one.definition.id, one) for one in standing)
 
 
-def contradiction_of(image: Iterable[tuple[Schedule, int, int]]) -> str | None:
+def contradiction_of(image: Sequence[tuple[bytes, int, int]]) -> str | None:
     """What no image can say of schedules."""
-    definitions = [definition for definition, _, _ in image]
-    if len({one.id for one in definitions}) < len(definitions):
-        return "the id of a schedule is there twice"
-    if len({one.name for one in definitions} | {""}) <= len(definitions):
-        return "the name of a schedule is there twice, or missing"
-    return next((what for one in definitions if (what := contradiction(one)) is not None), None)
+    try:
+        found = schedules_of(image)
+    except Corrupt as malformed:
+        return malformed.message
+    if len(found) < len(image):
+        return "the id of one is there twice"
+    if len({one.definition.name for one in found.values()} | {""}) <= len(image):
+        return "the name of one is there twice, or missing"
+    return None

@@ -361,6 +361,6 @@ def test_an_image_knows_what_was_fired(driver):
     image = take_image(driver.topic())
 
     assert image.schedules[0][2] == FIRST
-    assert topic_of(msgspec.msgpack.decode(msgspec.msgpack.encode(image), type=type(image)), []).schedules == (
-        driver.topic().schedules
-    )
+    assert topic_of(
+        msgspec.msgpack.decode(msgspec.msgpack.encode(image), type=type(image)), []
+    ).schedules == (driver.topic().schedules)

@@ -20,7 +20,7 @@ _FIRING: Final = re.compile(rb"sched:([1-9]\d{0,19}):(\d{1,20})")
 CATCH_UPS: Final = ("last", "all", "none")
 
 
-class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A schedule of the frame's topic. Without a `name`: the one with this `id` ends.
 
     `cron` in `timezone`, or every `every_ms` (0 with a cron). Of its record: `data` as it is stored, `meta` as JSON
@@ -46,7 +46,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 def encode_schedule(schedule: Schedule) -> bytes:
-    """The data region: JSON, with bytes as base64."""
+    """The data region: JSON of every field, with bytes as base64."""
     return msgspec.json.encode(schedule)
 
 
@@ -62,12 +62,12 @@ def decode_schedule(data: bytes) -> Schedule:
         raise Corrupt(f"the payload is malformed: {error}") from None
     if encode_schedule(schedule) != data:
         raise Corrupt("the payload is malformed: there is one way to write a schedule, and this is another")
-    if (what := contradiction(schedule)) is not None:
+    if (what := _contradiction(schedule)) is not None:
         raise Corrupt(f"the payload is malformed: {what}")
     return schedule
 
 
-def contradiction(schedule: Schedule) -> str | None:
+def _contradiction(schedule: Schedule) -> str | None:
     """What no schedule can say; None if it can be one."""
     if not 1 <= schedule.id <= U64_MAX:
         return f"id {schedule.id}"
