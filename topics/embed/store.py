@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
-from topics.calls import jobs, records, topics
+from topics.calls import jobs, records, schedules, topics
 from topics.calls.blocking import TopicStore
 from topics.calls.call import Call, Steps, carry_out, drive
 from topics.calls.job_checks import peeked
@@ -35,8 +35,17 @@ from topics.embed.lock import Reentered
 from topics.embed.moving import MoverThread
 from topics.embed.readers import wait_for_news
 from topics.embed.rounds_feed import RoundsFeed
-from topics.engine.commands import Append, DeleteRecords, DeleteTopic, Pause, Purge, PutTopic
-from topics.engine.replies import Appended, QueuePurged, Reply, TopicDeleted, TopicPut, TopicState
+from topics.engine.commands import Append, DeleteRecords, DeleteSchedule, DeleteTopic, Pause, Purge, PutTopic
+from topics.engine.replies import (
+    Appended,
+    QueuePurged,
+    Reply,
+    ScheduleDeleted,
+    SchedulePut,
+    TopicDeleted,
+    TopicPut,
+    TopicState,
+)
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.compaction import Compaction, CompactionResult
 from topics.host.directory.lock import DirectoryLock
@@ -218,6 +227,8 @@ class Store(Findings, TopicStore):
                 gone = self.call(call.command())
                 assert isinstance(gone, TopicDeleted)
                 return gone.deleted
+            case schedules.Put() | schedules.Get() | schedules.List() | schedules.Delete():
+                return self._schedules(call)
             case topics.State():
                 return self._state(call.topic, touch=flag("touch", call.touch))
             case topics.List():
@@ -229,6 +240,25 @@ class Store(Findings, TopicStore):
             case _:
                 raise AssertionError(call)
         return None
+
+    def _schedules(self, call: schedules.Put | schedules.Get | schedules.List | schedules.Delete) -> object:
+        self._local.check_open()
+        desk = self._opened.engine.schedules
+        match call:
+            case schedules.Put():
+                put = self._local.call(call.command(self.limits))
+                assert isinstance(put, SchedulePut)
+                return schedules.value_of(put.schedule)
+            case schedules.Get():
+                with self._local.lock:
+                    return schedules.value_of(desk.state(call.name, coming=call.coming))
+            case schedules.List():
+                with self._local.lock:
+                    return [schedules.value_of(desk.state(name)) for name in desk.names(call.prefix)]
+        with self._local.lock:
+            topic = desk.topic_of(call.name)
+        gone = None if topic is None else self._local.call(DeleteSchedule(topic=topic, schedule=call.name))
+        return isinstance(gone, ScheduleDeleted) and gone.deleted
 
     def _state(self, name: str, *, touch: bool) -> TopicState:
         self._local.check_open()

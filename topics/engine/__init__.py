@@ -8,6 +8,7 @@ batch       what one shard hands to its writer, and how a shard's frames go from
 change      proposing everything but a write: put and delete a topic, delete records, let time pass, sync
 checkpoint  what goes from the WAL into segments, and when the state may be kept
 commands    wishes
+deadlines   what the engine does by time alone, and when
 engine      the engine: many topics, many shards, no I/O
 image       the whole state as a value, with one place in the WAL a shard: what a snapshot holds
 lane        the allocator side of one topic: what propose has promised and apply has not yet done
@@ -17,10 +18,9 @@ propose     which way a command goes: to the topic that stands, behind what it m
 queue       jobs handed out and given back: the allocators' side of queues
 recovery    what the files of a directory say, and what a restart took
 replies     answers, one a command
+schedules   records that are appended when their time comes
 state       everything the engine holds, and the few moves every command is made of: enqueue, park, ride,
             finish, fail
 tickets     a proposed command on its way to its reply
-timers      what is due when: one heap of (instant, kind, id), for one clock
-timing      what time alone brings: floors that TTL moves, exact heads of rested topics, timed syncs
 verify      the numbered invariants as assertions, and the canonical digest of the state
 """

@@ -13,11 +13,13 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from topics.engine import timing, verify
+from topics.engine import verify
 from topics.engine.apply import Catalog, CatalogView
 from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition, folded_together
 from topics.engine.checkpoint import Checkpoints, SegmentRules
 from topics.engine.commands import Command, Retire, Sync
+from topics.engine.deadlines import timing
+from topics.engine.deadlines.timers import SYNC
 from topics.engine.moving.moves import Moves, resume_moves
 from topics.engine.propose import propose
 from topics.engine.queue.claim import serve
@@ -28,7 +30,6 @@ from topics.engine.schedules.firing import arm_all
 from topics.engine.schedules.looking import ScheduleDesk
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
-from topics.engine.timers import SYNC
 from topics.kernel.clock import EngineTime
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Fatal, Rejected
@@ -278,11 +279,7 @@ class Engine:
         return records.plan(topic, query)
 
     def topic_state(self, name: str, *, touch: bool = False) -> TopicState:
-        """The state of a topic as published.
-
-        Raises:
-            Rejected: topic_not_found.
-        """
+        """The state of a topic as published. Raises `Rejected`: topic_not_found."""
         lane, topic = self._state.topic(name)
         if touch:
             lane.last_read_ms = self._state.time.read()

@@ -14,12 +14,12 @@ import msgspec
 from topics.engine.apply import Catalog, apply
 from topics.engine.batch import Entry, Shard, Shortage
 from topics.engine.commands import Checkpointed, Sync
+from topics.engine.deadlines.timers import FIRE, OF_TOPICS, REST, RETIRE, SYNC, Timers
 from topics.engine.lane import Lane
 from topics.engine.moving.orders import MoveOrder, MovesInto
 from topics.engine.replies import Reply
 from topics.engine.schedules.alarm import Alarm
 from topics.engine.tickets import Stage, Ticket
-from topics.engine.timers import FIRE, OF_TOPICS, REST, RETIRE, SYNC, Timers
 from topics.kernel.clock import EngineTime
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.kernel.ids import shard_of

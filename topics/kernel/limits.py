@@ -107,6 +107,7 @@ EVERY_MS_MIN: Final = 1000
 JITTER_MS_MAX: Final = 86_400_000
 CRON_CHARS_MAX: Final = 256
 TIMEZONE_CHARS_MAX: Final = 64
+TIMEZONES_CACHED_MAX: Final = 256
 CATCH_UP_MAX: Final = 1000  # missed instants that `catch_up: "all"` fires
 COMING_MAX: Final = 100  # instants that a schedule is asked for
 FIRING_LATE_MS: Final = 60_000  # an instant that is looked at no later is on time: as `DEADLINE_LOOK_MS`

@@ -20,7 +20,7 @@ from topics.log.floors import Reason
 from topics.log.jobs.bucket import Bucket
 from topics.log.lost import LostRange
 from topics.log.past import DeathCause
-from topics.log.places import place
+from topics.log.placing.places import place
 from topics.log.reads.match import Match
 from topics.log.regions import SegmentId, Source
 from topics.log.segments import Segments

@@ -18,8 +18,8 @@ from topics.log.floors import Floors
 from topics.log.index import Index
 from topics.log.jobs.bucket import Bucket
 from topics.log.jobs.jobs import Jobs
-from topics.log.leaving import let_go
-from topics.log.places import put_places
+from topics.log.placing.leaving import let_go
+from topics.log.placing.places import put_places
 from topics.log.regions import Regions
 from topics.log.schedules import Schedules
 from topics.log.segments import Segment, Segments

@@ -6,6 +6,8 @@ deletion nothing comes. The frame is of the topic, and a topic's end is one of a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from topics.codec.log.schedules import CATCH_UPS, Schedule
@@ -51,11 +53,11 @@ def definition_of(
         raise invalid("record.dedup_id", "a schedule gives its records ids of its own")
     assert isinstance(catch_up, str)
 
-    def text(column: object) -> bytes:
-        return b"" if column is None else bytes(column[0])  # type: ignore[index]
+    def text(column: Sequence[bytes] | None) -> bytes:
+        return b"" if column is None else bytes(column[0])
 
-    def number(column: object) -> int:
-        return -1 if column is None or column[0] is None else int(column[0])  # type: ignore[index]
+    def number(column: Sequence[int | None] | None) -> int:
+        return -1 if column is None or column[0] is None else column[0]
 
     return Schedule(
         id=0, name=check_topic_name(name, field="schedule"), cron="" if cron is None else " ".join(cron.split()),

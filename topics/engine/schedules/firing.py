@@ -18,11 +18,11 @@ import msgspec
 from topics.codec.log.schedules import Schedule, firing_id
 from topics.engine.append import propose_append
 from topics.engine.commands import Append
+from topics.engine.deadlines.timers import FIRE
 from topics.engine.schedules.alarm import Alarm
 from topics.engine.schedules.instants import Instants
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
-from topics.engine.timers import FIRE
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import CATCH_UP_MAX, FIRING_LATE_MS, FIRING_RETRY_MAX_MS, FIRING_RETRY_MS

@@ -69,9 +69,9 @@ class ScheduleDesk:
         )
         return names if count_max is None else names[:count_max]
 
-    @property
-    def count(self) -> int:
-        return len(self._state.catalog.schedules)
+    def count(self, sees: Callable[[str], bool] = bool) -> int:
+        """How many there are whose name it `sees`."""
+        return sum(map(sees, self._state.catalog.schedules))
 
     @property
     def blocked(self) -> int:

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from cronsim import CronSim, CronSimError
 
 from topics.kernel.errors import Rejected, invalid
-from topics.kernel.limits import CRON_CHARS_MAX, TIMEZONE_CHARS_MAX
+from topics.kernel.limits import CRON_CHARS_MAX, TIMEZONE_CHARS_MAX, TIMEZONES_CACHED_MAX
 
 _FIELDS: Final = 5
 _YEAR_MAX_MS: Final = 253_000_000_000_000  # in the year 9987: what is later has no date
@@ -50,7 +50,7 @@ def _no_cron(cron: str, why: str) -> Rejected:
     return invalid("cron", f"{cron!r:.80} is no cron expression: {why}")
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=TIMEZONES_CACHED_MAX)
 def _zone(timezone: str) -> tzinfo:
     if timezone == "UTC":
         return UTC

@@ -11,6 +11,7 @@ from topics.server.api.resources import (
     jobs,
     reads,
     records,
+    schedules,
     sockets,
     topics,
     watch,
@@ -19,7 +20,7 @@ from topics.server.api.resources import (
 )
 from topics.server.api.routes import RouteTable
 
-_RESOURCES: Final = (topics, records, reads, watch, jobs, work, sockets, node, backup)
+_RESOURCES: Final = (topics, records, reads, watch, jobs, work, schedules, sockets, node, backup)
 
 
 def route_table() -> RouteTable:
