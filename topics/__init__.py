@@ -23,14 +23,15 @@ TYPE_CHECKING = False  # as `typing` has it, whose import is most of what `impor
 if TYPE_CHECKING:
     from msgspec import Raw
 
-    from topics.calls.async_producer import AsyncProducer, AsyncReceipt
     from topics.calls.awaiting import AsyncConsumer, AsyncJob, AsyncQueue, AsyncTopic
     from topics.calls.blocking import Consumer, Job, Queue, Topic
     from topics.calls.job_values import PeekedJob
     from topics.calls.messages import TopicSummary
     from topics.calls.page import Page, Record
     from topics.calls.patience import Patience
-    from topics.calls.producer import Producer, Receipt
+    from topics.calls.producing.async_producer import AsyncProducer, AsyncReceipt
+    from topics.calls.producing.producer import Producer, Receipt
+    from topics.calls.schedules import Schedule
     from topics.calls.trouble import Unreachable
     from topics.calls.watching.async_watch import AsyncWatch
     from topics.calls.watching.values import CaughtUp, Tombstone, TopicDeleted, WatchedRecord
@@ -65,9 +66,9 @@ _WHERE = {
     "AsyncClient": "topics.client.async_client",
     "AsyncConsumer": "topics.calls.awaiting",
     "AsyncJob": "topics.calls.awaiting",
-    "AsyncProducer": "topics.calls.async_producer",
+    "AsyncProducer": "topics.calls.producing.async_producer",
     "AsyncQueue": "topics.calls.awaiting",
-    "AsyncReceipt": "topics.calls.async_producer",
+    "AsyncReceipt": "topics.calls.producing.async_producer",
     "AsyncStore": "topics.embed.aio.store",
     "AsyncTopic": "topics.calls.awaiting",
     "AsyncWatch": "topics.calls.watching.async_watch",
@@ -89,14 +90,15 @@ _WHERE = {
     "Page": "topics.calls.page",
     "Patience": "topics.calls.patience",
     "PeekedJob": "topics.calls.job_values",
-    "Producer": "topics.calls.producer",
+    "Producer": "topics.calls.producing.producer",
     "Queue": "topics.calls.blocking",
     "QueueState": "topics.engine.replies",
     "Raw": "msgspec",
-    "Receipt": "topics.calls.producer",
+    "Receipt": "topics.calls.producing.producer",
     "Record": "topics.calls.page",
     "RecordsDeleted": "topics.engine.replies",
     "Rejected": "topics.kernel.errors",
+    "Schedule": "topics.calls.schedules",
     "Store": "topics.embed.store",
     "StoreOptions": "topics.store.opened",
     "Tombstone": "topics.calls.watching.values",
@@ -117,9 +119,9 @@ _WHERE = {
 __all__ = [
     "Account", "Appended", "AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncQueue",
     "AsyncReceipt", "AsyncStore", "AsyncTopic", "AsyncWatch", "AsyncWorker", "CannotOpen", "CaughtUp", "Client",
-    "CompactionResult", "Consumer", "ConsumerCommitted", "ConsumerPut", "ConsumerState", "Corrupt", "Fatal",
-    "Gap", "Job", "JobsSettled", "Limits", "Page", "Patience", "PeekedJob", "Producer", "Queue", "QueueState",
-    "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Tombstone", "Topic",
+    "CompactionResult", "Consumer", "ConsumerCommitted", "ConsumerPut", "ConsumerState", "Corrupt", "Fatal", "Gap",
+    "Job", "JobsSettled", "Limits", "Page", "Patience", "PeekedJob", "Producer", "Queue", "QueueState", "Raw",
+    "Receipt", "Record", "RecordsDeleted", "Rejected", "Schedule", "Store", "StoreOptions", "Tombstone", "Topic",
     "TopicConfig", "TopicDeleted", "TopicState", "TopicSummary", "TopicsError", "Unreachable", "Watch",
     "WatchedRecord", "Worker", "__version__", "open", "open_trio",
 ]  # fmt: skip

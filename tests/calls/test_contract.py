@@ -125,6 +125,24 @@ OF_STORE: dict[str, list[Given]] = {
     "config": [given("made"), given("absent"), given("a/b")],
     "list": [given(), given("ma"), given("zz"), given(7)],
     "checkpoint": [given()],
+    "put_schedule": [
+        given("s", "t", {"a": [1, 2.5, None]}, cron="0  3 29 2 *", timezone="Europe/Berlin", catch_up="all",
+              jitter_ms=10**12, tag="x", node="n", key="k", meta={"m": "v"}, ttl_ms=5),
+        given("s", "t", {"a": [1, 2.5, None]}, every_ms=10**15), given("s", "made", 1, every_ms=10**15),
+        given("u", "missing", 1, every_ms=1), given("a/b", "t", 1, every_ms=1), given("u", "a/b", 1, every_ms=1),
+        given("u", "t", 1), given("u", "t", 1, cron="0 3 29 2 *", every_ms=1000), given("u", "t", 1, cron="0 3 * *"),
+        given("u", "t", 1, cron="0 25 * * *"), given("u", "t", 1, cron="0 0 30 2 *"), given("u", "t", 1, cron=7),
+        given("u", "t", 1, cron="0 3 29 2 *", timezone="Mars/Base"), given("u", "t", 1, every_ms=1, timezone="x"),
+        given("u", "t", 1, every_ms=True), given("u", "t", 1, every_ms=1, jitter_ms=-1),
+        given("u", "t", 1, every_ms=1, catch_up="some"), given("u", "t", {1, 2}, every_ms=1),
+        given("u", "t", 1, every_ms=1, tag=""), given("u", "t", 1, every_ms=1, priority=3),
+        given("u", "t", 1, every_ms=1, meta={"$a": "b"}),
+    ],
+    "schedule": [
+        given("s"), given("s", coming=2), given("absent"), given("a/b"), given("s", coming=-1), given("s", coming="1"),
+    ],
+    "schedules": [given(), given("s"), given("z"), given(7)],
+    "delete_schedule": [given("s"), given("s"), given("a/b")],
     "delete": [given("made"), given("made"), given("a/b"), given("t", if_empty=True), given("t", if_empty=1)],
     "sync": [],  # by itself, below: no server has a route for it
     "producer": [],  # tests/calls/test_producer.py

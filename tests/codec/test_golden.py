@@ -45,6 +45,7 @@ from topics.codec.log.leases import (
 )
 from topics.codec.log.run import pack_job
 from topics.codec.log.scan import Stop, scan
+from topics.codec.log.schedules import Schedule
 from topics.codec.log.walheader import HEADER_SIZE, WalHeader
 from topics.codec.segments.segcolumns import decode_blocks, encode_block
 from topics.codec.segments.segdel import Ended, decode_del, encode_del
@@ -94,6 +95,26 @@ PAYLOADS = {
     "checkpoint_mark-cold": CheckpointMark(1, 5, 4, 360, sealed=True, cold=True),
     "loss_range": LossRange(10, 64, "crash"),
     "write_result": WriteResult(b"order-1", 0x1122334455667788, 3, 5, [(1, 2), (2, 4)]),
+    "schedule": Schedule(
+        id=9,
+        name="nightly",
+        cron="0 3 * * *",
+        timezone="Europe/Berlin",
+        jitter_ms=60_000,
+        catch_up="all",
+        data=b'{"n": 1}',
+        meta=b'{"trace":"t1"}',
+        tag=b"blue",
+        node=b"node-a",
+        key=b"k1",
+        ttl_ms=60_000,
+        priority=9,
+        delay_ms=1_000,
+    ),
+    "schedule-every": Schedule(
+        id=10, name="tick", every_ms=1_000, data=b"\x00\xff", content_type=b"image/png"
+    ),
+    "schedule-ended": Schedule(id=9),
     "lease-claimed": Claimed(
         0x1122334455667788,
         41,
@@ -293,7 +314,8 @@ def test_the_golden_state_is_read():
     catalog = image.catalog_of(found.state, STORED)
 
     assert (number, found) == (4, SNAPSHOT)
-    assert (catalog.next_topic_id, catalog.high_ts) == (6, TS + 10)
+    assert (catalog.next_topic_id, catalog.high_ts) == (7, TS + 10)
+    assert catalog.schedules == {"nightly": (5, 6)}
     assert catalog.epochs == {"capped": 1, "gone": 1, "jobs": 1, "news": 1, "orders": 1}
     for kept, topic in zip(found.state.topics, catalog.topics.values(), strict=True):
         again = take_image(topic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import topics
-from topics.log.leaving import RUN_MIN
+from topics.log.placing.leaving import RUN_MIN
 
 DONE = 4 * RUN_MIN
 HEAD = DONE + 1

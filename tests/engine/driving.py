@@ -20,6 +20,7 @@ from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.log.reads.frames import assemble
 from topics.log.reads.match import parse_match
 from topics.log.regions import WalFileId
+from topics.testing.calendar import RepeatingCalendar
 from topics.testing.clock import ManualClock
 
 T0 = 1_700_000_000_000
@@ -64,6 +65,7 @@ class Driver:
             sync_interval_ms=self.sync_interval_ms,
             checking=True,
             lease_nonce=self.starts,
+            calendar=RepeatingCalendar(),
         )
         self.in_flight: list[tuple[WalBatch, WalPosition] | None] = [None] * len(self.wals)
         self.batches = [0] * len(self.wals)

@@ -13,7 +13,18 @@ import pytest
 from tests.support.scene import SMALL, Scene
 from topics.codec.log.control import TYPES, CheckpointMark, Control
 from topics.codec.log.frame import Run
-from topics.engine.commands import Ack, Claim, Extend, Nack, Pause, Purge
+from topics.codec.log.schedules import Schedule
+from topics.engine.commands import (
+    Ack,
+    Claim,
+    DeleteSchedule,
+    Extend,
+    Nack,
+    Pause,
+    Purge,
+    PutConsumer,
+    PutSchedule,
+)
 from topics.engine.recovery.judge import look
 from topics.engine.verify import check_topic, digest
 from topics.host.directory.layout import find_shards, find_wal_files, wal_path
@@ -81,6 +92,9 @@ def work_on_a_queue(scene):
     scene.run(Extend(**of_w, seqs=[1], lease_ms=50_000))
     scene.run(Nack(**of_w, seqs=[2], delay_ms=0, reason=b"no"))
     scene.run(Ack(**of_w, seqs=[3]))
+    scene.run(PutSchedule(topic="q", schedule=Schedule(id=0, name="s", every_ms=86_400_000, data=b"1")))
+    scene.run(DeleteSchedule(topic="q", schedule="s"))
+    scene.run(PutConsumer(topic="q", consumer="c", from_seq=2))
     for paused in (True, False):
         scene.run(Pause(topic="q", paused=paused))
     scene.begin_moves("q", [4], "a")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.driving import T0, Driver
-from topics.engine.timers import REST, RETIRE, SYNC, Timers
+from topics.engine.deadlines.timers import REST, RETIRE, SYNC, Timers
 
 numbers, instants = st.integers(0, 3), st.integers(0, 20)
 moves = st.one_of(

@@ -39,7 +39,7 @@ def flagged(kind, flags, data=b"5"):
 KIND = "a frame of type {}, which this version of topics does not know"
 MORE = "a frame of type {}, of which this version of topics does not know all"
 FRAMES = {
-    "a reserved type": (newer(14), KIND.format(14)),
+    "a reserved type": (newer(17), KIND.format(17)),
     "a new type": (newer(19), KIND.format(19)),
     "the last type": (newer(255), KIND.format(255)),
     "a new type with a new flag": (flagged(99, 64), KIND.format(99)),

@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 from topics.codec.log.frame import Run
+from topics.codec.log.schedules import Schedule
 from topics.engine.apply import Catalog
 from topics.engine.verify import digest
 from topics.kernel.config import Durability, TopicConfig
-from topics.log.consumers import Position
 from topics.log.dedupe import Result
 from topics.log.facts import OF_RECORDS, STANDING, taken, told
 from topics.log.floors import Floors, Reason
 from topics.log.image import TopicImage, take_image, topic_of
 from topics.log.lost import LostRange
 from topics.log.past import DeathCause
+from topics.log.reads.consumers import Position
 from topics.log.segments import Segment, Segments
 from topics.log.topic import Topic
 
@@ -39,6 +40,8 @@ def knowing():
     topic.dedup_ids.add(b"d", 9, 91)
     topic.dedup_ids.add(b"dl:1:1:4", 8, 91)
     topic.consumers.put("c", Position(7, 80))
+    topic.schedules.put(Schedule(id=3, name="nightly", cron="0 3 * * *", data=b"1"), 40)
+    topic.schedules.note(b"sched:3:60")
     return topic
 
 

@@ -4,7 +4,8 @@
   Two consumers.
 - news: ephemeral, so only its head and its floor are kept.
 - capped: 1 evicted, 2 deleted by position, 3 in a segment that is sealed.
-- jobs: a queue, paused: one record that is leased, and one of the same key that waits for its time.
+- jobs: a queue, paused: one record that is leased, and one of the same key that waits for its time. A
+  schedule has fired into it.
 - gone: deleted; its name and epoch are not forgotten.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 from array import array
 
 from topics.codec.log.run import pack_job
+from topics.codec.log.schedules import Schedule, encode_schedule
 from topics.engine.image import LogPlace, Snapshot, StateImage
 from topics.log.image import TopicImage
 from topics.log.jobs.image import JobImage, JobsImage
@@ -126,6 +128,9 @@ JOBS = topic_image(
         )
     ],
     regions=[(1, 1, 0, 1)],
+    schedules=[
+        (encode_schedule(Schedule(id=6, name="nightly", cron="0 3 * * *", data=b'{"n": 1}')), TS, TS + 5)
+    ],
     jobs=JobsImage(
         paused=True,
         dead_lettered=1,
@@ -151,7 +156,7 @@ SNAPSHOT = Snapshot(
     StateImage(
         ts=TS + 10,
         high_ts=TS + 10,
-        next_topic_id=6,
+        next_topic_id=7,
         epochs=[("capped", 1), ("gone", 1), ("jobs", 1), ("news", 1), ("orders", 1)],
         topics=[ORDERS, NEWS, CAPPED, JOBS],
     ),

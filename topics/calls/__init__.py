@@ -10,13 +10,12 @@ workers wait for anything.
     jobs            the calls on the jobs of a queue
     job_checks      what a caller says of jobs, as the commands the engine takes
     job_values      jobs as values: leased, peeked at, answered by a server
+    schedules       the calls on schedules, and a schedule as JSON and as a value
     topics          the calls on topics, and on a store as a whole
     blocking        `Topic`, and `TopicStore`, which `Store` and `Client` are: the calls as methods
     awaiting        `AsyncTopic`, and `AsyncTopicStore`, which `AsyncClient` is: the same, to be awaited
     methods         what makes methods of calls
-    batches         records become batches, and batches writes
-    producer        `Producer`: batches by a thread
-    async_producer  `AsyncProducer`: batches by a task
+    producing       records put one after the other and written together: producers
     workers         who does the jobs of a queue
     watching        topics as they grow, live
     retry           a request repeated as often as that is safe

@@ -16,13 +16,14 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeAli
 from topics.calls import consumers as of_consumers
 from topics.calls import jobs as of_jobs
 from topics.calls import records as of_records
+from topics.calls import schedules as of_schedules
 from topics.calls import topics as of_topics
-from topics.calls.async_producer import AsyncProducer
-from topics.calls.batches import Rules
 from topics.calls.call import Call, Steps
 from topics.calls.job_values import Claimant, LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.page import Page, Record
+from topics.calls.producing.async_producer import AsyncProducer
+from topics.calls.producing.batches import Rules
 from topics.calls.watching.async_watch import AsyncFeed, AsyncWatch
 from topics.calls.watching.rules import Asked, WatchRules
 from topics.calls.workers.async_worker import AsyncWorker
@@ -330,6 +331,10 @@ class AsyncTopicStore(Located, ABC):
     list = of_store(of_topics.List)
     sync = of_store(of_topics.Sync)
     checkpoint = of_store(of_topics.Checkpoint)
+    put_schedule = of_store(of_schedules.Put)
+    schedule = of_store(of_schedules.Get)
+    schedules = of_store(of_schedules.List)
+    delete_schedule = of_store(of_schedules.Delete)
     producer = producer_of(Rules)
     worker = worker_of(WorkerRules)
     watch = watch_of(WatchRules)

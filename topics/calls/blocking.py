@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, T
 from topics.calls import consumers as of_consumers
 from topics.calls import jobs as of_jobs
 from topics.calls import records as of_records
+from topics.calls import schedules as of_schedules
 from topics.calls import topics as of_topics
-from topics.calls.batches import Rules
 from topics.calls.call import Steps
 from topics.calls.job_values import Claimant, LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.page import Record
-from topics.calls.producer import Producer
+from topics.calls.producing.batches import Rules
+from topics.calls.producing.producer import Producer
 from topics.calls.watching.rules import Asked, WatchRules
 from topics.calls.watching.watch import Feed, Watch
 from topics.calls.workers.leases import WorkerRules
@@ -337,6 +338,10 @@ class TopicStore(Located, ABC):
     list = of_store(of_topics.List)
     sync = of_store(of_topics.Sync)
     checkpoint = of_store(of_topics.Checkpoint)
+    put_schedule = of_store(of_schedules.Put)
+    schedule = of_store(of_schedules.Get)
+    schedules = of_store(of_schedules.List)
+    delete_schedule = of_store(of_schedules.Delete)
     producer = producer_of(Rules)
     worker = worker_of(WorkerRules)
     watch = watch_of(WatchRules)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
-from topics.calls import consumers, jobs, records, topics
+from topics.calls import consumers, jobs, records, schedules, topics
 from topics.calls.blocking import TopicStore
 from topics.calls.call import Call, Steps, carry_out, drive
 from topics.calls.consumers import standing
@@ -36,12 +36,23 @@ from topics.embed.lock import Reentered
 from topics.embed.moving import MoverThread
 from topics.embed.readers import wait_for_news
 from topics.embed.rounds_feed import RoundsFeed
-from topics.engine.commands import Append, CommitConsumer, DeleteRecords, DeleteTopic, Pause, Purge, PutTopic
+from topics.engine.commands import (
+    Append,
+    CommitConsumer,
+    DeleteRecords,
+    DeleteSchedule,
+    DeleteTopic,
+    Pause,
+    Purge,
+    PutTopic,
+)
 from topics.engine.replies import (
     Appended,
     ConsumerDeleted,
     QueuePurged,
     Reply,
+    ScheduleDeleted,
+    SchedulePut,
     TopicDeleted,
     TopicPut,
     TopicState,
@@ -227,6 +238,8 @@ class Store(Findings, TopicStore):
                 gone = self.call(call.command())
                 assert isinstance(gone, TopicDeleted)
                 return gone.deleted
+            case schedules.Put() | schedules.Get() | schedules.List() | schedules.Delete():
+                return self._schedules(call)
             case topics.State():
                 return self._state(call.topic, touch=flag("touch", call.touch))
             case topics.List():
@@ -255,6 +268,25 @@ class Store(Findings, TopicStore):
 
     def _step(self, asked: Call[Any] | CommitConsumer) -> object:
         return self._local.call(asked) if isinstance(asked, CommitConsumer) else self._answer(asked)
+
+    def _schedules(self, call: schedules.Put | schedules.Get | schedules.List | schedules.Delete) -> object:
+        self._local.check_open()
+        desk = self._opened.engine.schedules
+        match call:
+            case schedules.Put():
+                put = self._local.call(call.command(self.limits))
+                assert isinstance(put, SchedulePut)
+                return schedules.value_of(put.schedule)
+            case schedules.Get():
+                with self._local.lock:
+                    return schedules.value_of(desk.state(call.name, coming=call.coming))
+            case schedules.List():
+                with self._local.lock:
+                    return [schedules.value_of(desk.state(name)) for name in desk.names(call.prefix)]
+        with self._local.lock:
+            topic = desk.topic_of(call.name)
+        gone = None if topic is None else self._local.call(DeleteSchedule(topic=topic, schedule=call.name))
+        return isinstance(gone, ScheduleDeleted) and gone.deleted
 
     def _state(self, name: str, *, touch: bool) -> TopicState:
         self._local.check_open()

@@ -26,6 +26,7 @@ from topics.codec.log.control import (
 )
 from topics.codec.log.frame import Run
 from topics.codec.log.leases import DeadLettered, Moved
+from topics.codec.log.schedules import Schedule
 from topics.kernel.config import stored_config
 from topics.kernel.ids import is_internal
 from topics.kernel.limits import U64_MAX
@@ -51,6 +52,8 @@ class CatalogView(Protocol):
     def epochs(self) -> Mapping[str, int]: ...
     @property
     def next_topic_id(self) -> int: ...
+    @property
+    def schedules(self) -> Mapping[str, tuple[int, int]]: ...
     def find(self, name: str) -> Topic | None: ...
     def find_segment(self, segment: SegmentId) -> Segment | None: ...
 
@@ -58,12 +61,13 @@ class CatalogView(Protocol):
 class Catalog:
     """Every topic by id, and the names, past and present, with their epochs."""
 
-    __slots__ = ("_sorted", "epochs", "high_ts", "next_topic_id", "topic_ids", "topics")
+    __slots__ = ("_sorted", "epochs", "high_ts", "next_topic_id", "schedules", "topic_ids", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[int, Topic] = {}
         self.topic_ids: dict[str, int] = {}
         self.epochs: dict[str, int] = {}
+        self.schedules: dict[str, tuple[int, int]] = {}  # by name: its topic's id, and its own
         self.next_topic_id = 1
         self.high_ts = 0
         self._sorted: list[str] | None = None  # the public names, from the first time they are listed
@@ -90,6 +94,8 @@ class Catalog:
     def remove(self, topic: Topic) -> None:
         del self.topics[topic.topic_id]
         del self.topic_ids[topic.name]
+        for standing in topic.schedules.values():
+            self.schedules.pop(standing.definition.name, None)
         if self._sorted is not None and not is_internal(topic.name):
             at = bisect_left(self._sorted, topic.name)
             assert self._sorted[at] == topic.name
@@ -156,6 +162,8 @@ def _apply_control(catalog: Catalog, topic: Topic, item: Control) -> int:
             return fold.end_moves(topic, moved)
         case CheckpointMark() as mark:
             fold.checkpoint(topic, mark, item.ts)
+        case Schedule() as schedule:
+            _schedule(catalog, topic, schedule, item.ts)
         case TopicDelete():
             catalog.remove(topic)
         case _:
@@ -170,3 +178,19 @@ def _create(catalog: Catalog, topic_id: int, created: TopicCreate) -> None:
     catalog.add(topic)
     catalog.epochs[created.name] = created.epoch
     catalog.next_topic_id = max(catalog.next_topic_id, topic_id + 1)
+
+
+def _schedule(catalog: Catalog, topic: Topic, schedule: Schedule, ts: int) -> None:
+    """A schedule of this topic is put or ends. Its name is taken from another that has it: there is none in a log of
+    which nothing is missing.
+    """
+    before = topic.schedules.get(schedule.id)
+    if before is not None:
+        catalog.schedules.pop(before.definition.name, None)
+    topic.schedules.put(schedule, ts)
+    if schedule.name:
+        holder_id, held = catalog.schedules.get(schedule.name, (0, 0))
+        if (holder := catalog.topics.get(holder_id)) is not None:
+            holder.schedules.pop(held, None)
+        catalog.schedules[schedule.name] = (topic.topic_id, schedule.id)
+    catalog.next_topic_id = max(catalog.next_topic_id, schedule.id + 1)

@@ -10,6 +10,7 @@ import attrs
 import msgspec
 
 from topics.codec.log.control import CheckpointMark
+from topics.codec.log.schedules import Schedule
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, given_fields, parse_config
 from topics.kernel.ids import Lease
@@ -23,7 +24,7 @@ class Append(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Append records, all or nothing. `config` is used only if this write creates the topic.
 
     `digest`: of the body before compression, for an idempotent write; None if nothing was compressed. `moved`: records
-    that another topic had, which no limit of a single record keeps out.
+    that another topic had, or that are a schedule's, which no limit of a single record keeps out.
     """
 
     topic: str
@@ -224,7 +225,24 @@ class DeleteConsumer:
     consumer: str
 
 
+@attrs.frozen(kw_only=True)
+class PutSchedule:
+    """Make a schedule that appends to `topic`, or change it. `schedule`: without its id."""
+
+    topic: str
+    schedule: Schedule
+
+
+@attrs.frozen(kw_only=True)
+class DeleteSchedule:
+    """End a schedule of `topic`."""
+
+    topic: str
+    schedule: str
+
+
 Command = (
     Append | PutTopic | DeleteTopic | DeleteRecords | Retire | Sync | Checkpointed | Claim | Ack | Nack | Extend
     | Release | GiveUp | Pause | Purge | Redrive | PutConsumer | CommitConsumer | DeleteConsumer
+    | PutSchedule | DeleteSchedule
 )  # fmt: skip

@@ -13,26 +13,29 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from topics.engine import timing, verify
+from topics.engine import verify
 from topics.engine.apply import Catalog, CatalogView
 from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition, folded_together
 from topics.engine.checkpoint import Checkpoints, SegmentRules
 from topics.engine.commands import Command, Retire, Sync
+from topics.engine.deadlines import timing
+from topics.engine.deadlines.timers import SYNC
 from topics.engine.moving.moves import Moves, resume_moves
 from topics.engine.propose import propose
 from topics.engine.queue.claim import serve
 from topics.engine.queue.control import JobView, QueueFigures, peek, queue_figures, queue_state
 from topics.engine.recovery import restart
 from topics.engine.replies import TopicState
+from topics.engine.schedules.firing import arm_all
+from topics.engine.schedules.looking import ScheduleDesk
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
-from topics.engine.timers import SYNC
 from topics.kernel.clock import EngineTime
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.ids import shard_of
 from topics.kernel.limits import FLOOR_STALENESS_MS, SYNC_INTERVAL_MS, Limits
-from topics.kernel.ports import Clock
+from topics.kernel.ports import Calendar, Clock
 from topics.log import retention
 from topics.log.jobs.transitions import JobState
 from topics.log.reads import diff, records
@@ -61,12 +64,14 @@ class Engine:
         checking: bool = False,
         rules: SegmentRules | None = None,
         lease_nonce: int = 0,
+        calendar: Calendar | None = None,
     ) -> None:
         catalog, time = catalog or Catalog(), EngineTime(clock)
-        self._state = EngineState(catalog, time, shards, limits or Limits(), lease_nonce)
+        self._state = EngineState(catalog, time, shards, limits or Limits(), lease_nonce, calendar)
         self._sync_interval_ms = sync_interval_ms
         self._checking = checking
         self.moves = Moves(self._state, self._settle)
+        self.schedules = ScheduleDesk(self._state)
         self.checkpoints = Checkpoints(self._state, rules or SegmentRules())
 
     @property
@@ -82,6 +87,7 @@ class Engine:
         """After recovery: log what the restart took, before anything else is proposed (storage 4)."""
         restart.resume(self._state, machine_restarted=machine_restarted)
         resume_moves(self._state)
+        arm_all(self._state)
         self._settle()
 
     def make_read_only(self, why: str, *, how: str, durable_known: bool) -> None:
@@ -259,11 +265,7 @@ class Engine:
         return Retire(topic=name) if now_ms - topic.watermark_ms >= FLOOR_STALENESS_MS else None
 
     def plan_diff(self, query: diff.DiffQuery) -> diff.DiffPlan:
-        """Plan a read; touches nothing but the time of last reading.
-
-        Raises:
-            Rejected: topic_not_found.
-        """
+        """Plan a read; touches nothing but the time of last reading. Raises `Rejected`: topic_not_found."""
         lane, topic = self._state.topic(query.topic)
         now_ms = self._state.time.read()
         lane.last_read_ms = now_ms
@@ -277,11 +279,7 @@ class Engine:
         return records.plan(topic, query)
 
     def topic_state(self, name: str, *, touch: bool = False) -> TopicState:
-        """The state of a topic as published.
-
-        Raises:
-            Rejected: topic_not_found.
-        """
+        """The state of a topic as published. Raises `Rejected`: topic_not_found."""
         lane, topic = self._state.topic(name)
         if touch:
             lane.last_read_ms = self._state.time.read()
@@ -360,11 +358,11 @@ class Engine:
     # Inside.
 
     def _apply(self, shard: Shard, batch: WalBatch, at: WalPosition, *, staged: bool) -> None:
-        """All of them, before the first is answered."""
+        """All of them, before the first is answered. What lies in another shard's log is not synced with this."""
         for group in folded_together(batch.entries, staged=staged):
             self._state.apply_entries(group, at.file)
             lane = group[0].lane
-            if lane is not None and lane.written_seq > lane.durable_seq:
+            if lane is not None and lane.shard == shard.number and lane.written_seq > lane.durable_seq:
                 shard.unsynced_lanes[lane.topic_id] = (lane, lane.written_seq)
 
     def _shard_of(self, batch: WalBatch) -> Shard:

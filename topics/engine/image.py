@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from topics.codec.log.schedules import decode_schedule
 from topics.codec.log.walheader import HEADER_SIZE
 from topics.engine.apply import Catalog
 from topics.kernel.errors import Corrupt, Rejected
@@ -88,10 +89,13 @@ def _contradictions(snapshot: Snapshot) -> Iterator[str]:
     """What cannot be of all topics and logs together."""
     state = snapshot.state
     known = dict(state.epochs)
+    schedules = [decode_schedule(told) for topic in state.topics for told, _, _ in topic.schedules]
     for kind, keys in (
         ("the id of a topic", [topic.topic_id for topic in state.topics]),
         ("the name of a topic", [topic.name for topic in state.topics]),
         ("a name in epochs", [name for name, _ in state.epochs]),
+        ("the id of a schedule", [one.id for one in schedules]),
+        ("the name of a schedule", [one.name for one in schedules]),
         ("a place in the log of a shard", [(place.generation, place.shard) for place in snapshot.places]),
     ):
         if len(set(keys)) != len(keys):
@@ -99,6 +103,8 @@ def _contradictions(snapshot: Snapshot) -> Iterator[str]:
     for topic in state.topics:
         if topic.topic_id >= state.next_topic_id or topic.epoch > known.get(topic.name, 0):
             yield f"topic {topic.name!r:.100} has id {topic.topic_id} and epoch {topic.epoch}, which are not given yet"
+    if (highest := max((one.id for one in schedules), default=0)) >= state.next_topic_id:
+        yield f"a schedule has id {highest}, which is not given yet"
     for place in snapshot.places:
         if place.next_frame < place.file or (place.file and place.offset < HEADER_SIZE):
             yield f"a log goes on at offset {place.offset} of wal file {place.file} with frame {place.next_frame}"
@@ -121,4 +127,6 @@ def catalog_of(image: StateImage, stored: Iterable[Iterable[Slots]]) -> Catalog:
             raise Corrupt(f"topic {topic_image.name!r}: {impossible}", topic=topic_image.name) from None
         catalog.topics[topic.topic_id] = topic
         catalog.topic_ids[topic.name] = topic.topic_id
+        for schedule_id, standing in topic.schedules.items():
+            catalog.schedules[standing.definition.name] = (topic.topic_id, schedule_id)
     return catalog

@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from topics.engine.append import append_absent, check_append, propose_append
 from topics.engine.change import (
     check_delete_records,
     check_put,
@@ -31,6 +30,7 @@ from topics.engine.commands import (
     CommitConsumer,
     DeleteConsumer,
     DeleteRecords,
+    DeleteSchedule,
     DeleteTopic,
     Extend,
     GiveUp,
@@ -38,6 +38,7 @@ from topics.engine.commands import (
     Pause,
     Purge,
     PutConsumer,
+    PutSchedule,
     PutTopic,
     Redrive,
     Release,
@@ -61,8 +62,14 @@ from topics.engine.queue.settle import (
     propose_nack,
     propose_release,
 )
+from topics.engine.schedules.definitions import (
+    delete_absent_schedule,
+    propose_delete_schedule,
+    propose_put_schedule,
+)
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
+from topics.engine.writing.append import append_absent, check_append, propose_append
 from topics.kernel.ids import check_any_topic_name
 
 
@@ -96,6 +103,8 @@ _OF_TOPICS: Final[Mapping[type, Handler]] = {
     PutConsumer: Handler(propose_put_consumer, check=check_consumer),
     CommitConsumer: Handler(propose_commit_consumer, check=check_consumer),
     DeleteConsumer: Handler(propose_delete_consumer, check=check_consumer),
+    PutSchedule: Handler(propose_put_schedule),
+    DeleteSchedule: Handler(propose_delete_schedule, delete_absent_schedule),
 }
 _OF_SHARDS: Final[Mapping[type, Callable[[EngineState, Ticket], None]]] = {
     Sync: propose_sync,

@@ -9,6 +9,7 @@ import attrs
 import msgspec
 
 from topics.codec.log.control import CheckpointMark
+from topics.codec.log.schedules import Schedule
 from topics.kernel.config import TopicConfig
 
 
@@ -184,7 +185,34 @@ class ConsumerDeleted:
     deleted: bool
 
 
+@attrs.frozen(kw_only=True)
+class ScheduleState:
+    """A schedule as it is. ms since 1970, None if never; `coming`: the next instants as things stand, as many as were
+    asked for. `failures`: so often has what is due been refused, in a row.
+    """
+
+    topic: str
+    definition: Schedule
+    last_fired: int | None
+    next_fire: int | None
+    coming: Sequence[int] = ()
+    failures: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class SchedulePut:
+    created: bool
+    schedule: ScheduleState
+
+
+@attrs.frozen(kw_only=True)
+class ScheduleDeleted:
+    schedule: str
+    deleted: bool
+
+
 Reply = (
     Appended | TopicPut | TopicDeleted | RecordsDeleted | Retired | Synced | Absorbed | JobsClaimed | JobsSettled
     | QueuePaused | QueuePurged | Redriven | ConsumerPut | ConsumerCommitted | ConsumerDeleted
+    | SchedulePut | ScheduleDeleted
 )  # fmt: skip

@@ -14,15 +14,17 @@ import msgspec
 from topics.engine.apply import Catalog, apply
 from topics.engine.batch import Entry, Shard, Shortage
 from topics.engine.commands import Checkpointed, Sync
+from topics.engine.deadlines.timers import FIRE, OF_TOPICS, REST, RETIRE, SYNC, Timers
 from topics.engine.lane import Lane
 from topics.engine.moving.orders import MoveOrder, MovesInto
 from topics.engine.replies import Reply
+from topics.engine.schedules.alarm import Alarm
 from topics.engine.tickets import Stage, Ticket
-from topics.engine.timers import OF_TOPICS, REST, RETIRE, SYNC, Timers
 from topics.kernel.clock import EngineTime
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.kernel.ids import shard_of
 from topics.kernel.limits import PARKED_PER_TOPIC_MAX, PENDING_BYTES_MAX, TOPIC_IDLE_MS, Limits
+from topics.kernel.ports import Calendar
 from topics.log import retention
 from topics.log.jobs.transitions import JobState
 from topics.log.reads.waiting import NO_NEWS, News
@@ -67,13 +69,15 @@ class EngineState:
     """The catalog (the log's side), the lanes and shards (the allocators' side), time, and the outbox."""
 
     __slots__ = (
-        "by_time", "by_timer", "catalog", "effects", "lanes", "lanes_by_name", "lease_nonce", "limits", "moves",
-        "next_lease", "next_topic_id", "orders", "ready", "rides", "shards", "time", "to_serve",
+        "alarms", "by_time", "by_timer", "calendar", "catalog", "effects", "lanes", "lanes_by_name", "lease_nonce",
+        "limits", "moves", "next_lease", "next_topic_id", "orders", "putting", "ready", "rides", "shards", "time",
+        "to_serve",
     )  # fmt: skip
 
     def __init__(
-        self, catalog: Catalog, time: EngineTime, shards: int, limits: Limits, lease_nonce: int = 0
-    ) -> None:
+        self, catalog: Catalog, time: EngineTime, shards: int, limits: Limits, lease_nonce: int = 0,
+        calendar: Calendar | None = None,
+    ) -> None:  # fmt: skip
         self.catalog = catalog
         self.time = time
         self.limits = limits
@@ -92,6 +96,9 @@ class EngineState:
         self.orders: deque[MoveOrder] = deque()  # for a driver to take
         self.to_serve: dict[int, Lane] = {}  # queues of which something has changed
         self.lease_nonce, self.next_lease = lease_nonce, 1
+        self.calendar = calendar
+        self.alarms: dict[int, Alarm] = {}  # by the id of a schedule
+        self.putting: dict[str, Ticket] = {}  # by the name of a schedule that is on its way
         for topic in catalog.topics.values():
             lane = self.new_lane(topic.name, topic.topic_id)
             self.add_lane(lane)
@@ -113,6 +120,10 @@ class EngineState:
         del self.lanes[lane.topic_id]
         if self.lanes_by_name.get(lane.name) is lane:
             del self.lanes_by_name[lane.name]
+        for schedule_id in lane.topic.schedules if lane.topic is not None else ():
+            self.alarms.pop(schedule_id, None)
+            self.by_time.drop(FIRE, schedule_id)
+            self.by_timer.drop(FIRE, schedule_id)
         for kind in OF_TOPICS:
             self.by_time.drop(kind, lane.topic_id)
             self.by_timer.drop(kind, lane.topic_id)
@@ -350,6 +361,8 @@ class EngineState:
 
     def _ended(self, ticket: Ticket) -> None:
         self.effects.finished.append(ticket)
+        if ticket.firing:
+            self.by_time.set(FIRE, ticket.firing, self.time.high_ms)
         for ride in self.rides.pop(ticket, ()) if self.rides else ():
             ride.awaited -= 1
             if ticket.error is not None:

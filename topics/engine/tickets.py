@@ -39,6 +39,7 @@ TRANSITIONS: Final = {
 class Ticket(msgspec.Struct, eq=False):
     """`waiter` is the driver's, who calls it once when the ticket has finished. `created`: the topic was made for this
     command. `head_checked`: its `expected_head` held when it was first proposed, and is not looked at again.
+    `firing`: the schedule that it is of.
     """
 
     command: Command
@@ -48,6 +49,7 @@ class Ticket(msgspec.Struct, eq=False):
     error: TopicsError | None = None
     created: bool = False
     head_checked: bool = False
+    firing: int = 0
     waiter: Callable[[], object] | None = None
 
     @property

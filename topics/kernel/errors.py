@@ -22,6 +22,7 @@ class Code(StrEnum):
     FORBIDDEN = "forbidden"
     TOPIC_NOT_FOUND = "topic_not_found"
     CONSUMER_NOT_FOUND = "consumer_not_found"
+    SCHEDULE_NOT_FOUND = "schedule_not_found"
     NOT_FOUND = "not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     NOT_ACCEPTABLE = "not_acceptable"

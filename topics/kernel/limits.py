@@ -105,6 +105,19 @@ MOVE_RETRY_MS: Final = 100  # after a refusal; twice as long after each that fol
 MOVE_RETRY_MAX_MS: Final = 30_000  # up to this
 
 
+# Schedules (queues 4).
+EVERY_MS_MIN: Final = 1000
+JITTER_MS_MAX: Final = 86_400_000
+CRON_CHARS_MAX: Final = 256
+TIMEZONE_CHARS_MAX: Final = 64
+TIMEZONES_CACHED_MAX: Final = 256
+CATCH_UP_MAX: Final = 1000  # missed instants that `catch_up: "all"` fires
+COMING_MAX: Final = 100  # instants that a schedule is asked for
+FIRING_LATE_MS: Final = 60_000  # an instant that is looked at no later is on time: as `DEADLINE_LOOK_MS`
+FIRING_RETRY_MS: Final = 100  # after a refusal; twice as long after each that follows,
+FIRING_RETRY_MAX_MS: Final = 30_000  # up to this
+
+
 @attrs.frozen(kw_only=True)
 class Limits:
     """Bounds a deployment may change; defaults are those of http-api 1."""
@@ -126,6 +139,7 @@ class Limits:
     page_bytes: int = 8 * MIB
     watch_topics: int = 256
     topics: int = 100_000
+    schedules: int = 10_000
     tags_per_topic: int = 1_000_000
     wal_file_first: int = WAL_FILE_FIRST
     wal_file_max: int = WAL_FILE_MAX

@@ -18,6 +18,20 @@ class Clock(Protocol):
         ...
 
 
+class Calendar(Protocol):
+    """What people mean by a time of day: expressions, zones, summer time. A pure function: the engine may ask whenever
+    it likes, and asks nothing of it while it folds the log.
+    """
+
+    def instants(self, cron: str, timezone: str, after_ms: int) -> Iterator[int]:
+        """The instants of the expression, in that zone, that are later than `after_ms`, ascending.
+
+        Raises:
+            Rejected: invalid_request, naming `cron` or `timezone`: at the first of them at the latest.
+        """
+        ...
+
+
 class Entropy(Protocol):
     """The only source of randomness."""
 

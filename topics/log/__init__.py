@@ -12,13 +12,13 @@ index           the columnar index of one topic: a slot a record, an array a fie
                 (performance 4)
 jobs            the jobs of a queue: what its leases log says of them
 kinds           the types of topics: what each does beyond keeping records
-leaving         long runs of dead slots leave the index, once nobody needs their places
 lost            lost ranges: seqs known lost between live records
 past            what became of seqs that have no slot, as runs, so that every account adds up
-places          where the frames of an index's slots lie in their file, when that changes
+placing         slots of an index as what they stand for moves, or ends
 reads           what a reader gets: the plan of a page, filters, tombstones, and when a read goes on waiting
 regions         where the bytes of a topic's records lie: runs of seqs, each in one source
 retention       eviction and expiry as functions of the log: "now" is always the ts of the frame being applied
+schedules       the schedules of a topic: what they are, and what they have fired
 segments        which segments hold a topic's records: what folding its CheckpointMarks gives
 slots           slots of an index as a value: consecutive records as columns, to be kept and to be put into an
                 index again

@@ -19,6 +19,7 @@ from topics.kernel.ids import TOPIC_NAME
 from topics.kernel.limits import CONSUMERS_PER_TOPIC_MAX, SEGMENT_RECORDS_MAX, U32_MAX
 from topics.log.floors import Reason
 from topics.log.past import DeathCause
+from topics.log.schedules import contradiction_of
 
 if TYPE_CHECKING:
     from topics.log.image import TopicImage
@@ -57,6 +58,8 @@ def contradictions(image: TopicImage) -> Iterator[str]:
         yield from _ranges(name, ranges, low, high)
     yield from _ends(image)
     yield from _segments(image.segments, stored)
+    if (what := contradiction_of(image.schedules)) is not None:
+        yield f"schedules: {what}"
     for slots in image.slots:
         yield from _slots(slots)
     yield from _regions(image)

@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from topics.log.consumers import Position
 from topics.log.dedupe import Result
 from topics.log.floors import Reason
+from topics.log.reads.consumers import Position
+from topics.log.schedules import schedules_of
 from topics.log.topic import Move, Topic
 
 
@@ -116,6 +117,12 @@ STANDING: Final = (
         tell=lambda topic: [msgspec.structs.replace(segment, size=0) for segment in topic.segments],
     ),
     Fact("stored_seq", attrgetter("segments.stored_seq")),
+    Fact(
+        "schedules",
+        lambda topic: topic.schedules.image(),
+        lambda topic, image: setattr(topic, "schedules", schedules_of(image)),
+        lambda topic: topic.schedules.image() or None,
+    ),
 )
 # What is remembered of records, and of who has read them. An ephemeral topic's is gone with the process, so its image
 # has none of it.

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from topics.codec.log.control import Carried, CheckpointMark, WriteResult
 from topics.codec.log.frame import Run
 from topics.codec.log.leases import DeadLettered, Moved
+from topics.codec.log.schedules import FIRING_PREFIX
 from topics.kernel.config import Durability, TopicConfig
 from topics.log import retention
 from topics.log.dedupe import Result
@@ -19,7 +20,7 @@ from topics.log.floors import Reason
 from topics.log.jobs.bucket import Bucket
 from topics.log.lost import LostRange
 from topics.log.past import DeathCause
-from topics.log.places import place
+from topics.log.placing.places import place
 from topics.log.reads.match import Match
 from topics.log.regions import SegmentId, Source
 from topics.log.segments import Segments
@@ -41,7 +42,10 @@ def run(topic: Topic, appended: Run, source: Source) -> None:
     if appended.dedup is not None:
         expires_at = appended.ts + topic.config.dedup_window_ms
         for i, dedup_id in appended.dedup:
-            topic.dedup_ids.add(dedup_id, appended.seq_start + i, expires_at)
+            if dedup_id.startswith(FIRING_PREFIX):
+                topic.schedules.note(dedup_id)
+            else:
+                topic.dedup_ids.add(dedup_id, appended.seq_start + i, expires_at)
         topic.dedup_ids.retire(appended.ts, topic.config.dedup_max_entries)
     if appended.keyed is not None:
         expires_at = appended.ts + topic.config.idempotency_window_ms

@@ -67,6 +67,8 @@ class TopicImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     moves: list[tuple[Count, str, bytes, Count, Count]] = []
     # By name: the last seq that the consumer has read, and since when it stands there.
     consumers: list[tuple[str, Count, Count]] = []
+    # What a SCHEDULE frame said of one that stands, since when, and the latest instant that it has fired.
+    schedules: list[tuple[bytes, Count, Count]] = []
 
     @property
     def of_queue(self) -> bool:

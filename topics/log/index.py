@@ -2,8 +2,8 @@
 
 Slots cover exactly [base_seq, head_seq] less what is `slotless` (I-02), so a seq is found by arithmetic. Dead slots at
 the front are popped at once, so `base_seq` is always the first live seq, or `head_seq + 1`: it is `earliest_seq`. One
-that dies in the middle stays as a flag; long runs of such leave (`log.leaving`), and no reader can tell. Popping is
-lazy underneath: a skip count, compacted now and then.
+that dies in the middle stays as a flag; long runs of such leave (`log.placing.leaving`), and no reader can tell.
+Popping is lazy underneath: a skip count, compacted now and then.
 
 What it must never know: why a record dies (retention, fold), and what file its bytes are in (regions).
 """

@@ -13,15 +13,16 @@ from topics.codec.log.frame import Run
 from topics.kernel.config import Durability, TopicConfig, TopicType
 from topics.kernel.deadlines import Deadlines
 from topics.kernel.limits import CEILING_STEP_FIRST
-from topics.log.consumers import Consumers
 from topics.log.dedupe import DedupIds, Results
 from topics.log.floors import Floors
 from topics.log.index import Index
 from topics.log.jobs.bucket import Bucket
 from topics.log.jobs.jobs import Jobs
-from topics.log.leaving import let_go
-from topics.log.places import put_places
+from topics.log.placing.leaving import let_go
+from topics.log.placing.places import put_places
+from topics.log.reads.consumers import Consumers
 from topics.log.regions import Regions
+from topics.log.schedules import Schedules
 from topics.log.segments import Segment, Segments
 
 _STALE_DEADLINES_MIN: Final = 4096
@@ -43,8 +44,8 @@ class Topic:
     """Records, floors and memory of one instance (epoch) of a name."""
 
     __slots__ = (
-        "ceiling", "config", "consumers", "deadlines", "dedup_ids", "delete_below", "epoch", "floors", "index", "jobs",
-        "last_write_ts", "moves", "name", "regions", "results", "retired_ms", "segments",
+        "ceiling", "config", "consumers", "deadlines", "dedup_ids", "delete_below", "epoch", "floors", "index",
+        "jobs", "last_write_ts", "moves", "name", "regions", "results", "retired_ms", "schedules", "segments",
         "topic_id", "watermark_ms",
     )  # fmt: skip
 
@@ -65,6 +66,7 @@ class Topic:
         self.consumers = Consumers()
         self.jobs = Jobs(self.index) if config.type is TopicType.QUEUE else None
         self.moves: dict[int, Move] = {}  # also of records that have died since: ask `moving`
+        self.schedules = Schedules()
         self.delete_below = 0
         self.ceiling = CEILING_STEP_FIRST
         self.retired_ms = 0

@@ -13,6 +13,7 @@ from topics.engine.recovery.recover import CutReport, DamageReport
 from topics.host.cold.cold_tier import ColdTier
 from topics.host.cold.segment_stores import HotRules
 from topics.host.segments.reading import Reader
+from topics.host.system.calendar import HostCalendar
 from topics.host.wal.archive import ArchiveRules
 from topics.kernel.checks import whole_number
 from topics.kernel.errors import invalid
@@ -25,6 +26,7 @@ from topics.kernel.limits import (
     WAL_SHARDS_MAX,
     Limits,
 )
+from topics.kernel.ports import Calendar
 
 if TYPE_CHECKING:
     from topics.host.checkpoint.checkpointer import Checkpointer
@@ -47,6 +49,7 @@ class StoreOptions:
     archive: ArchiveRules | None = None
     cold_dir: str | None = None  # a folder or a URL for older segments
     hot: HotRules = attrs.field(factory=HotRules)
+    calendar: Calendar = attrs.field(factory=HostCalendar)
 
     def __attrs_post_init__(self) -> None:
         if self.shards is not None and not 1 <= whole_number("shards", self.shards) <= WAL_SHARDS_MAX:

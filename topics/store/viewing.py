@@ -120,6 +120,7 @@ def engine_of(
         checking=options.checking,
         rules=options.segments,
         lease_nonce=lease_nonce,
+        calendar=options.calendar,
     )
 
 

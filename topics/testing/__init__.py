@@ -2,6 +2,7 @@
 
 below     a folder of a disk as a disk: one simulated machine has both tiers, counts the calls of both, loses
           both at once
+calendar  a calendar whose instants anybody can say
 clock     a clock that moves only when it is told to
 entropy   randomness that repeats: the same seed gives the same tokens in the same order
 faults    what can be made to go wrong on a simulated disk, and when

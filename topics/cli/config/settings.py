@@ -74,6 +74,7 @@ _LIMIT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "page_bytes": (1, GIB),
     "watch_topics": (1, U16_MAX),
     "topics": (0, U32_MAX),
+    "schedules": (0, U32_MAX),
     "tags_per_topic": (0, U32_MAX),
     "wal_file_first": (64 * KIB, GIB),
     "wal_file_max": (64 * KIB, GIB),

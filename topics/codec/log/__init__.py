@@ -1,6 +1,7 @@
 """The frames of the log, and its files.
 
 building   a run that grows as frames are read: lists, turned into the narrowest columns when it closes
+consumers  CONSUMER_COMMIT frames: where a durable consumer stands from then on
 control    control frames: everything the log says that is not a record
 encode     columns to frames
 frame      append frames as records
@@ -10,6 +11,7 @@ newer      whether a newer version wrote a whole frame
 resync     finding whole frames past damage, and marks wherever they lie
 run        a run: consecutive appends of one topic as columns, never an object a record
 scan       reading a WAL file as it was written: frames to runs and control values, whole writes only
+schedules  SCHEDULE frames: what a schedule is, and the id by which a record is its firing
 walheader  the header of a WAL file: who wrote it, and where it stands in its shard
 writes     a WAL file write by write: where each begins and ends, when it was made, and how far it took each
            topic

@@ -31,6 +31,7 @@ from topics.codec.log.layout import (  # fmt: skip
     pack_frame,
 )
 from topics.codec.log.leases import LEASE_EVENTS, LeaseEvent, decode_lease, encode_lease
+from topics.codec.log.schedules import Schedule, decode_schedule, encode_schedule
 from topics.codec.primitives import U32, U64, Buffer, checksum
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U16_MAX, U64_MAX
@@ -159,7 +160,7 @@ class WriteResult(_Payload, frozen=True):
 
 Payload: TypeAlias = (
     TopicCreate | TopicDelete | ConfigUpdate | Delete | EvictWatermark
-    | HeadWatermark | LossRange | CommitMark | CheckpointMark | WriteResult | LeaseEvent | ConsumerCommit
+    | HeadWatermark | LossRange | CommitMark | CheckpointMark | WriteResult | LeaseEvent | ConsumerCommit | Schedule
 )  # fmt: skip
 
 
@@ -176,7 +177,7 @@ class Control(msgspec.Struct, frozen=True):
     write_frames: int = 1
 
 
-TYPES: Final[dict[type[_Payload | LeaseEvent | ConsumerCommit], FrameType]] = {
+TYPES: Final[dict[type[_Payload | LeaseEvent | ConsumerCommit | Schedule], FrameType]] = {
     TopicCreate: FrameType.TOPIC_CREATE,
     TopicDelete: FrameType.TOPIC_DELETE,
     Delete: FrameType.DELETE,
@@ -188,6 +189,7 @@ TYPES: Final[dict[type[_Payload | LeaseEvent | ConsumerCommit], FrameType]] = {
     LossRange: FrameType.LOSS_RANGE,
     WriteResult: FrameType.WRITE_RESULT,
     ConsumerCommit: FrameType.CONSUMER_COMMIT,
+    Schedule: FrameType.SCHEDULE,
     **dict.fromkeys(LEASE_EVENTS, FrameType.LEASE),
 }
 
@@ -250,6 +252,8 @@ def encode_payload(payload: Payload) -> bytes:
         return encode_consumer(payload)
     if isinstance(payload, TopicCreate | ConfigUpdate | LossRange):
         return msgspec.json.encode(payload)
+    if isinstance(payload, Schedule):
+        return encode_schedule(payload)
     if isinstance(payload, TopicDelete | EvictWatermark):
         return b""
     if isinstance(payload, HeadWatermark):
@@ -369,6 +373,7 @@ _DECODERS: Final[dict[FrameType, Callable[[bytes], Payload]]] = {
     FrameType.WRITE_RESULT: _write_result,
     FrameType.LEASE: decode_lease,
     FrameType.CONSUMER_COMMIT: decode_consumer,
+    FrameType.SCHEDULE: decode_schedule,
 }
 assert set(_DECODERS) == set(TYPES.values()) == KNOWN_TYPES - {APPEND}
 

@@ -64,8 +64,7 @@ class FrameType(IntEnum):
 # Numbers that are given out, without a payload yet: this version knows such a frame no better than one above them.
 RESERVED_TYPES: Final = frozenset(
     (
-        FrameType.ROUTER_CREATE, FrameType.ROUTER_DELETE, FrameType.SCHEDULE,
-        FrameType.KV_OP, FrameType.INTENTION,
+        FrameType.ROUTER_CREATE, FrameType.ROUTER_DELETE, FrameType.KV_OP, FrameType.INTENTION,
     )
 )  # fmt: skip
 KNOWN_TYPES: Final = frozenset(int(kind) for kind in FrameType if kind not in RESERVED_TYPES)

@@ -34,6 +34,7 @@ from topics.codec.log.layout import (
     check_frame,
     checked_region,
 )
+from topics.codec.log.schedules import Schedule
 from topics.codec.primitives import U64, Buffer
 from topics.kernel.errors import Corrupt
 
@@ -41,6 +42,7 @@ _JSON: Final[dict[FrameType, type[msgspec.Struct]]] = {
     FrameType.TOPIC_CREATE: TopicCreate,
     FrameType.CONFIG_UPDATE: ConfigUpdate,
     FrameType.LOSS_RANGE: LossRange,
+    FrameType.SCHEDULE: Schedule,
 }
 _SIZES: Final = {
     FrameType.TOPIC_DELETE: 0,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from topics.calls import consumers, jobs, records, topics
+from topics.calls import consumers, jobs, records, schedules, topics
 from topics.calls.awaiting import AsyncTopicStore
 from topics.calls.call import Call, Steps, carry_out_async, drive_async
 from topics.calls.consumers import standing
@@ -34,8 +34,26 @@ from topics.embed.aio.async_rounds_feed import AsyncRoundsFeed
 from topics.embed.aio.runtime import Runtime
 from topics.embed.backup import back_up
 from topics.embed.findings import Findings
-from topics.engine.commands import CommitConsumer, DeleteRecords, DeleteTopic, Pause, Purge, PutTopic, Sync
-from topics.engine.replies import ConsumerDeleted, QueuePurged, Reply, TopicDeleted, TopicPut, TopicState
+from topics.engine.commands import (
+    CommitConsumer,
+    DeleteRecords,
+    DeleteSchedule,
+    DeleteTopic,
+    Pause,
+    Purge,
+    PutTopic,
+    Sync,
+)
+from topics.engine.replies import (
+    ConsumerDeleted,
+    QueuePurged,
+    Reply,
+    ScheduleDeleted,
+    SchedulePut,
+    TopicDeleted,
+    TopicPut,
+    TopicState,
+)
 from topics.host.backup.live_backup import Backup
 from topics.host.checkpoint.compaction import Compaction, CompactionResult
 from topics.kernel.checks import flag
@@ -192,16 +210,14 @@ class AsyncStore(Findings, AsyncTopicStore):
                     call.topic, state, limit, bytes_max=self.limits.page_bytes_default
                 )
                 return peeked_of(shown)
-            case jobs.SetPaused():
-                await runtime.submit(Pause(topic=call.topic, paused=call.paused))
-            case jobs.Purge():
-                purged = await runtime.submit(Purge(topic=call.topic))
-                assert isinstance(purged, QueuePurged)
-                return purged.purged
+            case jobs.SetPaused() | jobs.Purge():
+                return await self._look_after(call)
             case topics.Delete():
                 gone = await self._submit(call.command())
                 assert isinstance(gone, TopicDeleted)
                 return gone.deleted
+            case schedules.Put() | schedules.Get() | schedules.List() | schedules.Delete():
+                return await self._schedules(call)
             case topics.State():
                 return await self._state(call.topic, touch=flag("touch", call.touch))
             case topics.List():
@@ -243,6 +259,35 @@ class AsyncStore(Findings, AsyncTopicStore):
         if found is None:
             self._runtime.check_open()
         return leased_of(call.queue, found or ())
+
+    async def _look_after(self, call: jobs.SetPaused | jobs.Purge) -> int | None:
+        if isinstance(call, jobs.SetPaused):
+            await self._runtime.submit(Pause(topic=call.topic, paused=call.paused))
+            return None
+        purged = await self._runtime.submit(Purge(topic=call.topic))
+        assert isinstance(purged, QueuePurged)
+        return purged.purged
+
+    async def _schedules(
+        self, call: schedules.Put | schedules.Get | schedules.List | schedules.Delete
+    ) -> object:
+        self._runtime.check_open()
+        await trio.lowlevel.checkpoint()
+        desk = self._runtime.engine.schedules
+        match call:
+            case schedules.Put():
+                put = await self._runtime.submit(call.command(self.limits))
+                assert isinstance(put, SchedulePut)
+                return schedules.value_of(put.schedule)
+            case schedules.Get():
+                return schedules.value_of(desk.state(call.name, coming=call.coming))
+            case schedules.List():
+                return [schedules.value_of(desk.state(name)) for name in desk.names(call.prefix)]
+        topic = desk.topic_of(call.name)
+        if topic is None:
+            return False
+        gone = await self._runtime.submit(DeleteSchedule(topic=topic, schedule=call.name))
+        return isinstance(gone, ScheduleDeleted) and gone.deleted
 
     async def _state(self, name: str, *, touch: bool) -> TopicState:
         self._runtime.check_open()

@@ -19,13 +19,13 @@ from typing import Final
 
 from topics.codec.log.leases import DeadLettered, Moved
 from topics.engine.batch import Entry
+from topics.engine.deadlines.timers import MOVE
 from topics.engine.lane import Lane
 from topics.engine.moving.letters import move_id
 from topics.engine.moving.orders import MoveOrder, MovesInto
 from topics.engine.replies import Redriven
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
-from topics.engine.timers import MOVE
 from topics.kernel.config import Durability
 from topics.kernel.errors import Code, Rejected, TopicsError
 from topics.kernel.limits import (

@@ -36,7 +36,7 @@ from topics.kernel.limits import UNSEEN_RECORDS_MAX
 from topics.kernel.ports import Disk
 from topics.log.image import TopicImage
 from topics.log.index import LIVE
-from topics.log.places import absent, drop_places, places_end
+from topics.log.placing.places import absent, drop_places, places_end
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.segments import Segment
 from topics.log.slots import Slots

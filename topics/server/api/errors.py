@@ -21,6 +21,7 @@ STATUS: Final[Mapping[Code, int]] = {
     Code.FORBIDDEN: 403,
     Code.TOPIC_NOT_FOUND: 404,
     Code.CONSUMER_NOT_FOUND: 404,
+    Code.SCHEDULE_NOT_FOUND: 404,
     Code.NOT_FOUND: 404,
     Code.METHOD_NOT_ALLOWED: 405,
     Code.NOT_ACCEPTABLE: 406,

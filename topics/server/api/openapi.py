@@ -53,6 +53,7 @@ def openapi_fields(table: RouteTable, version: str) -> dict[str, Any]:
         "tags": [
             {"name": "topics", "description": "Topics themselves"},
             {"name": "records", "description": "Write, read, delete"},
+            {"name": "schedules", "description": "Records that are appended when their time comes"},
             {"name": "operations", "description": "For whoever runs the server"},
         ],
         "paths": paths,
@@ -63,6 +64,13 @@ def openapi_fields(table: RouteTable, version: str) -> dict[str, Any]:
                     "in": "path",
                     "required": True,
                     "description": "The topic's name, percent-encoded; compared byte by byte",
+                    "schema": {"type": "string", "pattern": NAME_PATTERN},
+                },
+                "schedule": {
+                    "name": "schedule",
+                    "in": "path",
+                    "required": True,
+                    "description": "The schedule's name, percent-encoded; compared byte by byte",
                     "schema": {"type": "string", "pattern": NAME_PATTERN},
                 },
                 "wid": {

@@ -132,6 +132,8 @@ class MetricsSnapshot:
     in_flight: int = 0
     waiting_readers: int = 0
     dead_letter_blocked: int = 0
+    schedules: int = 0
+    schedules_blocked: int = 0
     tombstones: Mapping[str, int] = attrs.field(factory=dict)
     shards: Sequence[ShardFigures] = ()
     checkpoints: int = 0
@@ -166,6 +168,8 @@ async def take_figures(
         in_flight=runtime.in_flight,
         waiting_readers=runtime.hub.readers,
         dead_letter_blocked=runtime.engine.moves.blocked,
+        schedules=runtime.engine.schedules.count(sees),
+        schedules_blocked=runtime.engine.schedules.blocked,
         tombstones=dict(runtime.tombstones),
         shards=_shard_figures(runtime),
         tiers=TierFigures.of(runtime.opened),

@@ -1,0 +1,5 @@
+"""Writes on their way in, before a seq is assigned and when one is.
+
+admit   admitting a write: what is refused before a seq is assigned, and why
+append  proposing a write: every check before a seq is assigned, then seqs, reservations and frames in one step
+"""

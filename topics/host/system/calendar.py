@@ -1,0 +1,66 @@
+"""Times of day as people mean them: cron expressions in time zones (`kernel.ports.Calendar`; decision 83).
+
+cronsim decides as Debian's cron does. An expression that names its hours and minutes means local times: one that a
+clock set forward skips comes at the next that there is, one that a clock set back repeats comes once. With a `*` in
+front of minute or hour it means a rhythm, which goes on through both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo, available_timezones
+
+from cronsim import CronSim, CronSimError
+
+from topics.kernel.errors import Rejected, invalid
+from topics.kernel.limits import CRON_CHARS_MAX, TIMEZONE_CHARS_MAX, TIMEZONES_CACHED_MAX
+
+_FIELDS: Final = 5
+_YEAR_MAX_MS: Final = 253_000_000_000_000  # in the year 9987: what is later has no date
+
+
+class HostCalendar:
+    """cronsim, and the time zones of this machine, or else those that come with tzdata."""
+
+    def instants(self, cron: str, timezone: str, after_ms: int) -> Iterator[int]:
+        zone = _zone(timezone)
+        if len(cron) > CRON_CHARS_MAX or len(cron.split()) != _FIELDS:
+            raise _no_cron(cron, "five fields are needed: minute, hour, day of month, month, day of week")
+        if after_ms > _YEAR_MAX_MS:
+            return
+        try:
+            found = CronSim(cron, datetime.fromtimestamp(after_ms // 1000, zone))
+        except (CronSimError, ValueError) as error:
+            raise _no_cron(cron, str(error)) from None
+        last_ms = after_ms
+        with suppress(OverflowError):  # behind the last year that there is
+            for one in found:
+                instant_ms = int(one.timestamp()) * 1000
+                # Local times that are skipped come together, and what is repeated is told in its first turn only.
+                if instant_ms > last_ms:
+                    yield instant_ms
+                    last_ms = instant_ms
+
+
+def _no_cron(cron: str, why: str) -> Rejected:
+    return invalid("cron", f"{cron!r:.80} is no cron expression: {why}")
+
+
+@lru_cache(maxsize=TIMEZONES_CACHED_MAX)
+def _zone(timezone: str) -> tzinfo:
+    if timezone == "UTC":
+        return UTC
+    if len(timezone) > TIMEZONE_CHARS_MAX or timezone not in _zones():
+        raise invalid(
+            "timezone", f"{timezone!r:.80} is no time zone: give one of the IANA list, as Europe/Berlin"
+        )
+    return ZoneInfo(timezone)
+
+
+@lru_cache(maxsize=1)
+def _zones() -> frozenset[str]:
+    return frozenset(available_timezones())
