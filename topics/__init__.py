@@ -23,14 +23,14 @@ TYPE_CHECKING = False  # as `typing` has it, whose import is most of what `impor
 if TYPE_CHECKING:
     from msgspec import Raw
 
-    from topics.calls.async_producer import AsyncProducer, AsyncReceipt
     from topics.calls.awaiting import AsyncConsumer, AsyncJob, AsyncQueue, AsyncTopic
     from topics.calls.blocking import Consumer, Job, Queue, Topic
     from topics.calls.job_values import PeekedJob
     from topics.calls.messages import TopicSummary
     from topics.calls.page import Page, Record
     from topics.calls.patience import Patience
-    from topics.calls.producer import Producer, Receipt
+    from topics.calls.producing.async_producer import AsyncProducer, AsyncReceipt
+    from topics.calls.producing.producer import Producer, Receipt
     from topics.calls.trouble import Unreachable
     from topics.calls.watching.async_watch import AsyncWatch
     from topics.calls.watching.values import CaughtUp, Tombstone, TopicDeleted, WatchedRecord
@@ -65,9 +65,9 @@ _WHERE = {
     "AsyncClient": "topics.client.async_client",
     "AsyncConsumer": "topics.calls.awaiting",
     "AsyncJob": "topics.calls.awaiting",
-    "AsyncProducer": "topics.calls.async_producer",
+    "AsyncProducer": "topics.calls.producing.async_producer",
     "AsyncQueue": "topics.calls.awaiting",
-    "AsyncReceipt": "topics.calls.async_producer",
+    "AsyncReceipt": "topics.calls.producing.async_producer",
     "AsyncStore": "topics.embed.aio.store",
     "AsyncTopic": "topics.calls.awaiting",
     "AsyncWatch": "topics.calls.watching.async_watch",
@@ -89,11 +89,11 @@ _WHERE = {
     "Page": "topics.calls.page",
     "Patience": "topics.calls.patience",
     "PeekedJob": "topics.calls.job_values",
-    "Producer": "topics.calls.producer",
+    "Producer": "topics.calls.producing.producer",
     "Queue": "topics.calls.blocking",
     "QueueState": "topics.engine.replies",
     "Raw": "msgspec",
-    "Receipt": "topics.calls.producer",
+    "Receipt": "topics.calls.producing.producer",
     "Record": "topics.calls.page",
     "RecordsDeleted": "topics.engine.replies",
     "Rejected": "topics.kernel.errors",

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topics import Appended, Fatal, Raw, Rejected, TopicsError
-from topics.calls.batches import RECORD_OVERHEAD, Batch, Batches, Outcome, Put, Rules, deliver
 from topics.calls.call import drive
+from topics.calls.producing.batches import RECORD_OVERHEAD, Batch, Batches, Outcome, Put, Rules, deliver
 from topics.calls.records import PutMany
 from topics.kernel.errors import Code
 

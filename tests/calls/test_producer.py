@@ -14,9 +14,9 @@ import pytest
 
 import topics
 from topics.calls.awaiting import AsyncTopicStore
-from topics.calls.batches import RECORD_OVERHEAD
 from topics.calls.blocking import TopicStore
 from topics.calls.call import Steps
+from topics.calls.producing.batches import RECORD_OVERHEAD
 from topics.kernel.errors import Code
 
 PUTS, PRODUCERS = 400, 8

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import topics
-from topics.calls.batches import RECORD_OVERHEAD, Rules
+from topics.calls.producing.batches import RECORD_OVERHEAD, Rules
 from topics.cli.demo.private_server import PrivateServer
 from topics.client.async_transport import CONNECTIONS_MAX
 from topics.kernel.limits import MIB

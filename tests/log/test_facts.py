@@ -8,13 +8,13 @@ from topics.codec.log.frame import Run
 from topics.engine.apply import Catalog
 from topics.engine.verify import digest
 from topics.kernel.config import Durability, TopicConfig
-from topics.log.consumers import Position
 from topics.log.dedupe import Result
 from topics.log.facts import OF_RECORDS, STANDING, taken, told
 from topics.log.floors import Floors, Reason
 from topics.log.image import TopicImage, take_image, topic_of
 from topics.log.lost import LostRange
 from topics.log.past import DeathCause
+from topics.log.reads.consumers import Position
 from topics.log.segments import Segment, Segments
 from topics.log.topic import Topic
 

@@ -14,9 +14,7 @@ workers wait for anything.
     blocking        `Topic`, and `TopicStore`, which `Store` and `Client` are: the calls as methods
     awaiting        `AsyncTopic`, and `AsyncTopicStore`, which `AsyncClient` is: the same, to be awaited
     methods         what makes methods of calls
-    batches         records become batches, and batches writes
-    producer        `Producer`: batches by a thread
-    async_producer  `AsyncProducer`: batches by a task
+    producing       records put one after the other and written together: producers
     workers         who does the jobs of a queue
     watching        topics as they grow, live
     retry           a request repeated as often as that is safe

@@ -17,12 +17,12 @@ from topics.calls import consumers as of_consumers
 from topics.calls import jobs as of_jobs
 from topics.calls import records as of_records
 from topics.calls import topics as of_topics
-from topics.calls.async_producer import AsyncProducer
-from topics.calls.batches import Rules
 from topics.calls.call import Call, Steps
 from topics.calls.job_values import Claimant, LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.page import Page, Record
+from topics.calls.producing.async_producer import AsyncProducer
+from topics.calls.producing.batches import Rules
 from topics.calls.watching.async_watch import AsyncFeed, AsyncWatch
 from topics.calls.watching.rules import Asked, WatchRules
 from topics.calls.workers.async_worker import AsyncWorker

@@ -1,13 +1,11 @@
 """Many topics on many shards, still pure: commands in, frames and plans out (architecture 3).
 
-admit       admitting a write: what is refused before a seq is assigned, and why
-append      proposing a write: every check before a seq is assigned, then seqs, reservations and frames in one
-            step
 apply       `apply`: one frame (or run of frames) folded into the state
 batch       what one shard hands to its writer, and how a shard's frames go from assigned to written to synced
 change      proposing everything but a write: put and delete a topic, delete records, let time pass, sync
 checkpoint  what goes from the WAL into segments, and when the state may be kept
 commands    wishes
+consumers   durable consumers: put one, commit how far it has read, delete it, and look at them
 engine      the engine: many topics, many shards, no I/O
 image       the whole state as a value, with one place in the WAL a shard: what a snapshot holds
 lane        the allocator side of one topic: what propose has promised and apply has not yet done
@@ -23,4 +21,5 @@ tickets     a proposed command on its way to its reply
 timers      what is due when: one heap of (instant, kind, id), for one clock
 timing      what time alone brings: floors that TTL moves, exact heads of rested topics, timed syncs
 verify      the numbered invariants as assertions, and the canonical digest of the state
+writing     a write of records: whether it may be, and what it becomes
 """

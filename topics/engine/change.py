@@ -21,7 +21,6 @@ from topics.codec.log.control import (
     TopicDelete,
 )
 from topics.codec.log.leases import LeaseEvent
-from topics.engine.admit import check_new_config
 from topics.engine.batch import Entry
 from topics.engine.commands import DEFAULT_CONFIG, DeleteRecords, DeleteTopic, PutMode, PutTopic, Retire, Sync
 from topics.engine.lane import Lane
@@ -29,6 +28,7 @@ from topics.engine.moving.dead_letter import check_dead_letter, made_with
 from topics.engine.replies import RecordsDeleted, Retired, Synced, TopicDeleted, TopicPut
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
+from topics.engine.writing.admit import check_new_config
 from topics.kernel.config import Durability, TopicConfig
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import CEILING_STEP_FIRST

@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from topics.engine.append import append_absent, check_append, propose_append
 from topics.engine.change import (
     check_delete_records,
     check_put,
@@ -63,6 +62,7 @@ from topics.engine.queue.settle import (
 )
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
+from topics.engine.writing.append import append_absent, check_append, propose_append
 from topics.kernel.ids import check_any_topic_name
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from topics.log.consumers import Position
 from topics.log.dedupe import Result
 from topics.log.floors import Reason
+from topics.log.reads.consumers import Position
 from topics.log.topic import Move, Topic
 
 

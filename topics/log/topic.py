@@ -13,7 +13,6 @@ from topics.codec.log.frame import Run
 from topics.kernel.config import Durability, TopicConfig, TopicType
 from topics.kernel.deadlines import Deadlines
 from topics.kernel.limits import CEILING_STEP_FIRST
-from topics.log.consumers import Consumers
 from topics.log.dedupe import DedupIds, Results
 from topics.log.floors import Floors
 from topics.log.index import Index
@@ -21,6 +20,7 @@ from topics.log.jobs.bucket import Bucket
 from topics.log.jobs.jobs import Jobs
 from topics.log.leaving import let_go
 from topics.log.places import put_places
+from topics.log.reads.consumers import Consumers
 from topics.log.regions import Regions
 from topics.log.segments import Segment, Segments
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
 
-from topics.calls.batches import Batch, Batches, Put, Rules, deliver, ended
 from topics.calls.call import Steps
 from topics.calls.methods import described, named
+from topics.calls.producing.batches import Batch, Batches, Put, Rules, deliver, ended
 from topics.kernel.errors import Code, Rejected, TopicsError
 
 P = ParamSpec("P")

@@ -14,7 +14,6 @@ import msgspec
 from topics.codec.digest import body_digest
 from topics.codec.log.control import HeadWatermark, WriteResult
 from topics.codec.log.frame import Keyed, Run, encode_run
-from topics.engine.admit import check_caps, check_creation, check_limits, check_new_config, check_topic_limits
 from topics.engine.batch import Entry, Item, frame_control
 from topics.engine.change import propose_create
 from topics.engine.commands import DEFAULT_CONFIG, Append
@@ -22,6 +21,7 @@ from topics.engine.lane import Lane
 from topics.engine.replies import Appended
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
+from topics.engine.writing import admit
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Discard, Durability
 from topics.kernel.errors import Code, Rejected
@@ -37,9 +37,9 @@ def check_append(state: EngineState, lane: Lane | None, ticket: Ticket) -> None:
     command = ticket.command
     assert isinstance(command, Append)
     if not command.moved:
-        check_limits(command.records, state.limits)
+        admit.check_limits(command.records, state.limits)
     if command.config is not DEFAULT_CONFIG:
-        check_new_config(command.topic, command.config, lane)
+        admit.check_new_config(command.topic, command.config, lane)
 
 
 def append_absent(state: EngineState, ticket: Ticket, now_ms: int) -> None:
@@ -53,7 +53,7 @@ def append_absent(state: EngineState, ticket: Ticket, now_ms: int) -> None:
         raise Rejected(
             Code.SEQ_MISMATCH, f"topic {name!r} does not exist, so its head is 0", topic=name, head_seq=0
         )
-    check_creation(command, state.limits)
+    admit.check_creation(command, state.limits)
     lane = propose_create(state, name, command.config, None, now_ms)
     ticket.created = True
     state.park(lane, ticket)
@@ -71,7 +71,7 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
         if _answer_by_key(state, lane, topic, ticket, digest, now_ms):
             return
     if not command.moved:
-        check_topic_limits(topic, command.records, state.limits)
+        admit.check_topic_limits(topic, command.records, state.limits)
     if command.expected_head is not None and not ticket.head_checked:
         if lane.next_seq - 1 != command.expected_head:
             raise Rejected(
@@ -92,7 +92,7 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
             records = records.take(kept)
     state.check_writable(lane.shard, lane)
     if topic.config.discard is Discard.REJECT:
-        check_caps(lane, topic, records, now_ms)
+        admit.check_caps(lane, topic, records, now_ms)
     _write(state, lane, topic, ticket, records, duplicates, digest, now_ms)
 
 

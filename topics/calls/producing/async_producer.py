@@ -8,9 +8,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 import anyio
 
-from topics.calls.batches import Batch, Batches, Put, Rules, deliver, ended
 from topics.calls.call import Steps
 from topics.calls.methods import described, named
+from topics.calls.producing.batches import Batch, Batches, Put, Rules, deliver, ended
 from topics.kernel.errors import TopicsError
 
 P = ParamSpec("P")
