@@ -123,7 +123,7 @@ def test_a_consumer_is_deleted_once(driver):
     refused(Code.CONSUMER_NOT_FOUND, at, driver)
 
 
-@pytest.mark.rule("H7.5", "S3.31")
+@pytest.mark.rule("H7.7", "S3.31", "S4.19")
 def test_a_consumer_dies_with_its_topic(driver):
     put(driver, from_seq=5)
     driver.do(DeleteTopic(topic="t"))
@@ -137,7 +137,7 @@ def test_a_consumer_dies_with_its_topic(driver):
     assert commit(driver, 1, epoch=2).moved
 
 
-@pytest.mark.rule("H7.5")
+@pytest.mark.rule("H7.7")
 def test_a_topic_has_a_bound_on_its_consumers(driver):
     names = [f"c{number:04}" for number in range(CONSUMERS_PER_TOPIC_MAX)]
     for name in names:
@@ -153,7 +153,7 @@ def test_a_topic_has_a_bound_on_its_consumers(driver):
     assert len(consumer_states(driver.engine.catalog, "t")) == CONSUMERS_PER_TOPIC_MAX
 
 
-@pytest.mark.rule("H7.5")
+@pytest.mark.rule("H7.7")
 @pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
 def test_positions_are_answered_in_the_class_of_the_topic_and_kept(durability):
     driver = Driver()
@@ -238,3 +238,20 @@ def test_a_put_waits_for_what_is_on_its_way(driver):
 
     assert [going.result().moved, more.result().last_seq, moved.result().from_seq] == [True, 11, 11]
     assert (behind.result().moved, at(driver)) == (False, 11)
+
+
+@pytest.mark.rule("T3.27")
+def test_a_commit_of_a_failed_shard_is_refused_and_the_consumer_stands_where_it_stood():
+    driver = Driver()
+    driver.put(durability="fsync")
+    driver.append(*range(10))
+    put(driver, from_seq=2)
+    going = driver.propose(CommitConsumer(topic="t", consumer="c", seq=5))
+    behind = driver.propose(CommitConsumer(topic="t", consumer="c", seq=5))
+    driver.take()
+    fatal = driver.fail()
+
+    assert (going.error, behind.error) == (fatal, fatal)
+    assert refused(Code.STORAGE_READ_ONLY, commit, driver, 6)
+    assert refused(Code.STORAGE_READ_ONLY, put, driver, from_seq=6)
+    assert at(driver) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from topics.codec.log.consumers import ConsumerChange, ConsumerCommit
 from topics.codec.log.control import (
     Carried,
     CommitMark,
@@ -311,3 +312,21 @@ def test_what_a_broken_head_claims_never_hides_an_intact_record_of_a_later_gener
     found = recover({(0, 0): judge([old], same_boot=True), (1, 0): judge([new], same_boot=True)})
     assert live(found.catalog.find("t")) == [1, 3, 4]
     assert lost(found.catalog.find("t")) == [(2, 2, "corrupt")]
+
+
+# What a consumer has read.
+
+
+@pytest.mark.parametrize(
+    "commit", [ConsumerCommit(ConsumerChange.SET, "c", 4), ConsumerCommit(ConsumerChange.COMMIT, "c", 4)]
+)
+def test_what_a_consumer_has_read_was_there(commit):
+    """A position beyond the head: the records up to it are missing, and are lost, not read again."""
+    start = control(ConsumerCommit(ConsumerChange.SET, "c", 1))
+    found = recovered(log_of(create(1, "t"), records(1, 1, 2), start, control(commit), records(1, 5, 5)))
+    topic = found.catalog.find("t")
+
+    assert told(found) == [("t", 3, 4)]
+    assert "missing before an intact commit" in found.damages[0].why
+    assert (lost(topic), live(topic)) == ([(3, 4, "corrupt")], [1, 2, 5])
+    assert topic.consumers.get("c").seq == 4

@@ -25,10 +25,12 @@ from topics.engine.commands import (
     Append,
     Claim,
     Command,
+    CommitConsumer,
     DeleteRecords,
     DeleteTopic,
     Extend,
     Nack,
+    PutConsumer,
     PutTopic,
     Redrive,
     Sync,
@@ -59,6 +61,7 @@ from topics.weaver.state.ops import encode_ops
 from topics.weaver.store.intention_store import open_store as open_weaver
 
 ORDERS, CLICKS, CAPPED, FLEETING, GONE = "orders", "clicks", "capped", "fleeting", "gone"
+READER: Final = "reader"  # a consumer of orders
 JOBS, FAILED = "jobs", "failed"  # a queue, and its dead letters
 KV_TOPIC: Final = "$kv.name.settings"
 STORE_ID: Final = b"a sample's store"
@@ -224,12 +227,20 @@ class _Story:
         self._put(ORDERS, [b'{"last":%d}' % i for i in range(self.records)], tag=[b"red"] * self.records)
         self._put(CLICKS, [b'"last click %d"' % i for i in range(self.records)])
         self._delete(ORDERS, match="red", before_seq=3)
+        self._read()
         self._work()
         self.opened.engine.log_exact_heads()
         self._drain()
         self._sync()
         for writer in self.opened.writers:
             writer.mark()
+
+    def _read(self) -> None:
+        """A consumer reads on in what came last."""
+        head = (ROUNDS + 1) * self.records
+        self._run(PutConsumer(topic=ORDERS, consumer=READER, from_seq=head - 6))
+        for seq in (head - 4, head - 2, head):
+            self._run(CommitConsumer(topic=ORDERS, consumer=READER, seq=seq))
 
     def _work(self) -> None:
         """Jobs that are acked, fail, run out, are moved and come back: two have the same key."""

@@ -5,7 +5,7 @@ batch       what one shard hands to its writer, and how a shard's frames go from
 change      proposing everything but a write: put and delete a topic, delete records, let time pass, sync
 checkpoint  what goes from the WAL into segments, and when the state may be kept
 commands    wishes
-consumers   durable consumers: made, moved, committed, ended
+consumers   durable consumers: put one, commit how far it has read, delete it, and look at them
 deadlines   what the engine does by time alone, and when
 engine      the engine: many topics, many shards, no I/O
 image       the whole state as a value, with one place in the WAL a shard: what a snapshot holds
@@ -21,5 +21,5 @@ state       everything the engine holds, and the few moves every command is made
             finish, fail
 tickets     a proposed command on its way to its reply
 verify      the numbered invariants as assertions, and the canonical digest of the state
-writing     writes on their way in, before a seq is assigned and when one is
+writing     a write of records: whether it may be, and what it becomes
 """

@@ -201,6 +201,19 @@ async def test_queues_are_counted_as_they_stand_now():
     assert shown == {"q"}  # a log has none, and `late` is above the bound
 
 
+async def test_the_lag_of_consumers_is_told_and_bounded():
+    async with open_site(metric_topics_max=3) as site:
+        for topic in ("a", "b"):
+            await ask(site, "POST", f"/v0/topics/{topic}", {"records": [{"data": 1}] * 5})
+            for number in range(2):
+                await ask(site, "PUT", f"/v0/topics/{topic}/consumers/c{number}", {"from_seq": number})
+        found = await scrape(site)
+
+    lags = {(dict(key[1:])["topic"], dict(key[1:])["consumer"]): found[key] for key in found
+            if key[0] == "topics_consumer_lag"}  # fmt: skip
+    assert lags == {("a", "c0"): 5, ("a", "c1"): 4, ("b", "c0"): 5}
+
+
 @pytest.mark.rule("H11.16")
 async def test_what_workers_did_is_counted_by_queue():
     clock = ManualClock()

@@ -16,8 +16,8 @@ from typing import Final
 
 import attrs
 
+from tests.support.planting import consumers, journals, logs, queues, segments
 from tests.support.planting import files as of_files
-from tests.support.planting import journals, logs, queues, segments
 from tests.support.planting.ground import Ground, Kind, Planted, Survey
 from tests.support.sample_store import Files
 
@@ -29,6 +29,7 @@ KINDS: Final[dict[str, Kind]] = {
     **of_files.KINDS,
     **journals.KINDS,
     **queues.KINDS,
+    **consumers.KINDS,
 }
 
 _APART: Final = (

@@ -6,6 +6,8 @@ archived      what is kept of the log in `archive/`: whole, and without a hole, 
               it
 coldtier      cold segments under a check: which of them nobody could look at, and which are not where they
               should be
+consumer_logs  durable consumers by all of the log that is there, `archive/` first: each goes forward by its
+              commits
 endings       what reclaiming owes: a flag for each record that was deleted or has expired, and nothing wholly
               below the floor
 journals      journals of databases and Weavers: what their records say of each other

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import Any, Final
 
 import msgspec
@@ -111,6 +112,8 @@ def shown(value: object) -> object:
     """A value as JSON can hold it."""
     if isinstance(value, bytes | bytearray):
         return _text(bytes(value))
+    if isinstance(value, Enum):
+        return value.name
     if isinstance(value, list | tuple | array):
         return [shown(one) for one in value]
     if isinstance(value, Mapping):

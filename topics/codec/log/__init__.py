@@ -1,7 +1,7 @@
 """The frames of the log, and its files.
 
 building   a run that grows as frames are read: lists, turned into the narrowest columns when it closes
-consumers  CONSUMER_COMMIT frames: where a durable consumer stands from then on
+consumers  CONSUMER_COMMIT frames: where the durable consumers of a topic stand, one frame a change
 control    control frames: everything the log says that is not a record
 encode     columns to frames
 frame      append frames as records
