@@ -43,6 +43,7 @@ def house(tmp_path):
     for name in ("conftest.py", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     (tmp_path / "topics" / "__init__.py").write_text("")
+    (tmp_path / "topics" / "pytest_plugin.py").touch()  # the environment's pytest loads it
     (tmp_path / "topics" / "sums.py").write_text(SUMS)
     (tmp_path / "tests" / "test_sums.py").write_text(GOOD)
     (tmp_path / "ci" / "mutants.toml").write_text(minus())

@@ -61,6 +61,7 @@ class WithSlowRecovery(MemoryDirectory):
 def main(kind, port_file):
     settings = ServerSettings(port=0)
     told = Announcements(
+        storage=lambda _: None,
         listening=lambda _: None,
         ready=lambda port: Path(port_file).write_text(str(port)) and None,
         reread=lambda: (settings, ()),

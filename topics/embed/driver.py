@@ -90,6 +90,15 @@ class LocalEngine:
             self._waiting.discard(called)
             return self._broken is None and not ticket.done and self.engine.withdraw(ticket)
 
+    def tick(self) -> None:
+        """What time has brought. What is to be written for it, others write."""
+        if is_held(self.lock):
+            raise Reentered
+        with self.lock:
+            self.engine.tick()
+            self.tell()
+            self.appoint()
+
     def carry_out(self, steps: Generator[Step, None, T]) -> T:
         """As `store.steps.drive`, under the lock, which is let go of in what blocks. One call less a step is felt where
         a write has one record.

@@ -172,6 +172,14 @@ class Store(Findings, TopicStore):
             tell=tell,
         )
 
+    def clock_moved(self) -> None:
+        """Do what is due now, and answer who waits for it: the clock that `open` was given was set forward.
+
+        Without this he is answered a second later or so, for nobody watches a clock. A call that begins later sees it.
+        """
+        self._local.check_open()
+        self._local.tick()
+
     def close(self) -> None:
         if self._local.is_forked:
             return

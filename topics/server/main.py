@@ -67,7 +67,7 @@ class Home(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Announcements:
-    """Whom the server tells what. `listening`: its URL; `ready`: its port.
+    """Whom the server tells what. `listening`: its URL; `storage`: who has the engine; `ready`: its port.
 
     `reread`: the settings as they are now, and the names of all that differ from those it was started with.
     """
@@ -75,6 +75,7 @@ class Announcements:
     listening: Callable[[str], None]
     ready: Callable[[int], None]
     reread: Callable[[], tuple[ServerSettings, Sequence[str]]]
+    storage: Callable[[Runtime], None]
 
 
 def serve(settings: ServerSettings, options: StoreOptions, home: Home, told: Announcements) -> None:
@@ -244,6 +245,7 @@ class ServerRun:
         assert self._runtime is not None
         gc.freeze()  # what recovery has made stays: no collection has to walk it again
         self.site.begin(self._runtime)
+        self._told.storage(self._runtime)
         self._told.ready(port_of(self.listener.listeners[0]))
         self._tell_recovered(self._runtime.opened)
 
@@ -365,9 +367,7 @@ def listener_options(settings: ServerSettings) -> ListenerOptions:
 def raise_file_limit() -> int:
     """The soft limit on open files becomes the hard one; returns what holds now."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(
-        ValueError, OSError
-    ):  # where the hard one is not to be had (macOS: unlimited), the soft one stays
+    with suppress(ValueError, OSError):  # where it is not to be had (macOS: unlimited), the soft one stays
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return open_files_max()
 

@@ -87,7 +87,8 @@ def serve(
 
     told = Announcements(
         listening=lambda url: _tell(url, settings, memory=memory),
-        ready=lambda number: _write_port(target, number),
+        storage=lambda _: None,
+        ready=lambda number: write_port(target, number),
         reread=lambda: _reread(invocation, settings),
     )
     if while_stdin:
@@ -141,7 +142,7 @@ def _forget_port(target: Path) -> None:
         raise Failed(f"--port-file: {target} cannot be replaced: {error.strerror}") from None
 
 
-def _write_port(target: Path | None, port: int) -> None:
+def write_port(target: Path | None, port: int) -> None:
     """Whole or not at all: a reader sees no half of a number."""
     if target is None:
         return

@@ -1,17 +1,19 @@
 """A server of one's own: `topics serve` as a child, on a loopback port that it keeps over restarts.
 
-It ends with its standard input, whose other end is here: nobody's death, not even by SIGKILL, leaves it behind.
+It ends with its standard input, a socket whose other end is here: nobody's death, not even SIGKILL, leaves it behind.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 import topics
@@ -23,20 +25,38 @@ _LOOK_S: Final = 0.005
 
 
 class PrivateServer:
-    """Started by `with` or `start`, ended by SIGTERM at the end of the block."""
+    """Started by `with` or `start`, ended by SIGTERM at the end of the block.
 
-    def __init__(self, data: Path, home: Path) -> None:
+    `settings`: those of `topics config show`, by key. `entry`: another program that takes what `topics serve` takes.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        home: Path,
+        *,
+        settings: Mapping[str, str] = MappingProxyType({}),
+        entry: Sequence[str] = ("-m", "topics", "serve"),
+    ) -> None:
         self.data = data
         self.port = 0
         self.ready_ms = 0.0
         self._port_file = home / "port"
         self._log = home / "server.log"
         self._child: subprocess.Popen[bytes] | None = None
+        self._entry = entry
+        self._settings = {f"TOPICS_{key.upper()}": text for key, text in settings.items()}
+        self._control: socket.socket | None = None  # its standard input
 
     @property
     def url(self) -> str:
         assert self.port
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def is_running(self) -> bool:
+        """As far as its `kill` and `stop` know."""
+        return self._child is not None
 
     def start(self) -> None:
         """Begin, on the port it had before if it had one, and return when requests are served.
@@ -48,15 +68,17 @@ class PrivateServer:
         self._port_file.unlink(missing_ok=True)
         root = str(Path(topics.__file__).resolve().parent.parent)
         environment = {name: text for name, text in os.environ.items() if not name.startswith("TOPICS_")}
+        environment |= self._settings
         search = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
         started = time.monotonic()
-        with self._log.open("ab") as log:
+        self._control, theirs = socket.socketpair()
+        with theirs, self._log.open("ab") as log:
             self._child = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
                 [
-                    sys.executable, "-m", "topics", "serve", "--data", str(self.data), "--host", "127.0.0.1",
+                    sys.executable, *self._entry, "--data", str(self.data), "--host", "127.0.0.1",
                     "--port", str(self.port), "--port-file", str(self._port_file), "--while-stdin",
                 ],
-                stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
+                stdin=theirs.fileno(), stdout=log, stderr=log, start_new_session=True,
                 cwd=self._log.parent, env=environment | {"PYTHONPATH": search},
             )  # fmt: skip
         while not self._is_ready():
@@ -115,7 +137,7 @@ class PrivateServer:
 
     def _reap(self) -> None:
         assert self._child is not None
-        assert self._child.stdin is not None
+        assert self._control is not None
         self._child.wait()
-        self._child.stdin.close()
-        self._child = None
+        self._control.close()
+        self._child = self._control = None

@@ -74,16 +74,9 @@ class Runtime:
         self.hub = Hub()
         self.wheel = Wheel()
         self.claims = Claims(self)
+        observe = observe_sync or _nobody
         self.shards = [
-            ShardTask(
-                self.engine,
-                writer,
-                self._after_call,
-                observe_sync or _nobody,
-                self.threads,
-                log,
-                self.claims.propose,
-            )
+            ShardTask(self.engine, writer, self._after_call, observe, self.threads, log, self.claims.propose)
             for writer in opened.writers
         ]
         self.compactor: CompactorTask | None = None
@@ -363,6 +356,12 @@ class Runtime:
         return trio.lowlevel.Abort.SUCCEEDED
 
     def after_call(self) -> None:
+        self._after_call(NOTHING_TOOK)
+
+    def clock_moved(self) -> None:
+        """The clock was set forward: what is due is done."""
+        self.check_open()
+        self.engine.tick()
         self._after_call(NOTHING_TOOK)
 
     def ring_all(self) -> None:

@@ -147,6 +147,11 @@ class AsyncStore(Findings, AsyncTopicStore):
         self._runtime.refuse()
         await trio.lowlevel.checkpoint()
 
+    async def clock_moved(self) -> None:
+        """As `Store.clock_moved`."""
+        self._runtime.clock_moved()
+        await trio.lowlevel.checkpoint()
+
     async def compact(self) -> CompactionResult:
         """As `Store.compact`."""
         compactor, checkpointer = self._runtime.writable_compactor()
