@@ -29,7 +29,7 @@ pytestmark = pytest.mark.rule("O5.9")
 HANDLES: Final = (
     "Store", "Client", "Topic", "Producer", "Receipt", "AsyncClient", "AsyncTopic", "AsyncProducer", "AsyncReceipt",
     "AsyncStore", "Queue", "AsyncQueue", "Job", "AsyncJob", "Worker", "AsyncWorker", "Watch",
-    "AsyncWatch",
+    "AsyncWatch", "Consumer", "AsyncConsumer",
 )  # fmt: skip
 NEITHER: Final = ("open", "open_trio", "__version__")
 WAYS: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -52,6 +52,7 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
     job = queue.claim()[0]
     watch = store.watch("t")
     lost, watched, caught_up = next(watch), next(watch), [next(watch) for _ in range(2)][-1]
+    consumer = topic.consumer("c")
     damage = DamageReport(file=SegmentId(1, 1), offset=7, why="torn", topic="t", first_seq=1, last_seq=2)
     cut = CutReport(file=WalFileId(0, 0, 1), offset=7, bytes=100, seqs={"t": 3})
     return {
@@ -59,6 +60,9 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
         "Appended": [written, topic.put(0, idempotency_key="k", require_same_body=False)],
         "CannotOpen": [topics.CannotOpen(Unusable.IN_USE, "in use", pid=7)],
         "CompactionResult": [topics.CompactionResult(segments_removed=1, bytes_freed=2)],
+        "ConsumerPut": [consumer.seek(seq=1)],
+        "ConsumerCommitted": [consumer.commit(3)],
+        "ConsumerState": [consumer.position()],
         "Corrupt": [
             topics.Corrupt("damaged", seq=1, files=["a"]),
             CheckpointIncomplete("left out", damages=[damage], cuts=[cut]),

@@ -100,10 +100,8 @@ def propose_commit_consumer(state: EngineState, lane: Lane, ticket: Ticket, now_
     if command.seq > topic.head_seq:
         raise _beyond("seq", command.seq, topic)
     going = lane.commits.get(command.consumer)
-    expects_other = command.expected is not None and command.expected != (
-        at.seq if going is None else going[0]
-    )
-    if expects_other or command.seq <= (at.seq if going is None else going[0]):
+    stands = at.seq if going is None else going[0]
+    if command.seq <= stands or command.expected not in (None, stands):
         if going is not None:  # the answer is of what stands then
             state.ride(ticket, [going[1]])
             return

@@ -7,6 +7,8 @@ from trio.testing import MockClock
 from tests.server.wire.playing import pass_time
 from tests.server.wire.sockets import close, socket_of, text
 from tests.server.wire.watching import place
+from topics.engine.commands import PutConsumer
+from topics.engine.consumers import consumer_states
 
 pytestmark = pytest.mark.trio
 
@@ -148,6 +150,20 @@ async def test_what_is_wrong_is_refused(mock_clock, fields, code, field):
         assert here.runtime.hub.topics == 0
         got = await peer.ask(op="subscribe", topics={"t": {}, "none": {}}, lenient=True, nonsense=1)
         assert (list(got["topics"]), got["ignored"]) == (["t"], ["nonsense"])
+
+
+@pytest.mark.rule("H7.6")
+async def test_a_subscription_begins_where_a_consumer_stands(mock_clock):
+    async with place() as here, socket_of(here.site) as (peer, _):
+        await here.put(1, 2, 3)
+        for name, seq in (("c", 2), ("d", 1)):
+            await here.runtime.submit(PutConsumer(topic="t", consumer=name, from_seq=seq))
+        got = await peer.ask(op="subscribe", topic="t", consumer="c")
+        assert got["topics"]["t"]["from_seq"] == 2
+        assert [record["$seq"] for record in (await peer.messages(2))[0]["records"]] == [3]
+        got = await peer.ask(op="subscribe", topics={"t": {"consumer": "d", "epoch": 1}})
+        assert got["topics"]["t"]["from_seq"] == 1
+        assert [state.from_seq for state in consumer_states(here.runtime.engine.catalog, "t")] == [2, 1]
 
 
 async def test_so_many_topics_are_watched_by_a_connection_and_no_more(mock_clock):

@@ -208,8 +208,10 @@ async def with_topics(
         size += index.live_bytes
         if count <= topics_max:
             rows.append(_topic_row(topic, durable_seq))
-            for name, at in topic.consumers.sorted()[: topics_max - len(consumers)]:
-                consumers.append((topic.name, name, index.head_seq - at.seq))
+            if len(topic.consumers) and len(consumers) < topics_max:
+                room = topics_max - len(consumers)
+                found = topic.consumers.sorted()[:room]
+                consumers += [(topic.name, name, index.head_seq - at.seq) for name, at in found]
             if queue is not None:
                 queues.append(_queue_row(topic, queue.state))
                 counts.append((topic.name, *queue[1:]))
