@@ -40,6 +40,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "compact": ("commands.manage", "Give back the space of what was deleted from a directory."),
     "queue": ("commands.queue", "Look after job queues: list, peek, claim, ack, pause, purge, drain."),
     "work": ("commands.work", "Do the jobs of a queue, each by a command."),
+    "schedule": ("commands.schedule", "Append records when their time comes."),
     "why": ("commands.why", "Tell what became of a record or a job, from the log."),
     "fsck": ("commands.check", "Check that a data directory is whole."),
     "inspect": ("commands.check", "Print what is in a file of a data directory."),
