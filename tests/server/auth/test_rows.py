@@ -36,6 +36,7 @@ NAMED = {
     ("write_records", "config.dead_letter"): {"records": [{"data": 1}], "config": {"dead_letter": OUTSIDE}},
     ("publish", "config.dead_letter"): {"records": [{"data": 1}], "config": {"dead_letter": OUTSIDE}},
     ("redrive_records", "source"): {"source": OUTSIDE},
+    ("put_schedule", "topic"): {"topic": OUTSIDE, "every_ms": 1000, "record": {"data": 1}},
     ("begin_watch", "topics"): {"topics": {OUTSIDE: {}}},
     ("subscribe", "topics"): {"topic": None, "topics": {OUTSIDE: {}}},
     ("unsubscribe", "topics"): {"topic": None, "topics": [OUTSIDE]},
@@ -85,13 +86,18 @@ def bearer(token: str) -> tuple[bytes, bytes]:
 
 def requests() -> Iterator[tuple[Route, str]]:
     for route in TABLE.routes:
-        for topic in (WITHIN, OUTSIDE) if "{topic}" in route.path else ("",):
+        for topic in (WITHIN, OUTSIDE) if route.names is Names.TOPIC else ("",):
             yield route, topic
 
 
+def path_of(route: Route, topic: str) -> bytes:
+    path = route.path.replace("{topic}", topic).replace("{schedule}", topic).replace("{wid}", "wid_0")
+    assert "{" not in path, f"{route.name}: say here what stands for the parameters of its path"
+    return path.encode()
+
+
 async def ask(plane, route: Route, topic: str, *fields: tuple[bytes, bytes], body: object = None):
-    path = route.path.replace("{topic}", topic).replace("{wid}", "wid_0").encode()
-    assert b"{" not in path, f"{route.name}: say here what stands for the parameters of its path"
+    path = path_of(route, topic)
     given = None
     if route.body is not Body.NONE:
         given, fields = json.dumps({} if body is None else body).encode(), (JSON, *fields)
@@ -279,7 +285,7 @@ async def test_a_token_in_a_query_is_read_on_streams_of_events_alone(mock_clock,
         for route, topic in requests():
             if route.method != b"GET" or route.scope == PROBE:
                 continue
-            path = route.path.replace("{topic}", topic).replace("{wid}", "wid_0").encode()
+            path = path_of(route, topic)
             seen = await plane.ask(
                 b"GET", path + b"?node=n&token=" + ASKERS[-2].token.replace("+", "%2B").encode()
             )
