@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from topics.log import leaving
+from topics.log.placing import leaving
 
 
 @contextmanager

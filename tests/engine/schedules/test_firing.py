@@ -121,18 +121,20 @@ def test_a_crash_among_the_caught_up_goes_on_behind_the_last_one(driver):
     assert fired(driver) == [FIRST + n * HOUR for n in range(6)]
 
 
-def test_a_full_topic_has_it_tried_again_until_there_is_room():
+@pytest.mark.parametrize(("catch_up", "hours"), [("last", [0, 3]), ("all", [0, 1, 2, 3]), ("none", [0])])
+def test_a_full_topic_has_it_tried_again_until_there_is_room(catch_up, hours):
+    """What it has begun to fire it fires; what comes meanwhile is missed as if nothing ran."""
     driver = Driver()
-    driver.put(cap_records=1, discard="reject")
-    driver.append(b"0")
-    put(driver)
-    sleep(driver, HOUR + HOUR // 2)
+    driver.put(cap_records=4, discard="reject")
+    driver.append(*range(4))
+    put(driver, catch_up=catch_up)
+    sleep(driver, 4 * HOUR)
     assert driver.engine.schedules.blocked == 1
     assert driver.engine.schedules.state("nightly").next_fire == FIRST
-    driver.do(DeleteRecords(topic="t", before_seq=2))
-    sleep(driver, 30_000)
+    driver.do(DeleteRecords(topic="t", before_seq=5))
+    sleep(driver, 60_000)
 
-    assert fired(driver) == [FIRST]
+    assert fired(driver) == [FIRST + n * HOUR for n in hours]
     assert driver.engine.schedules.blocked == 0
 
 
