@@ -50,6 +50,7 @@ def kill_often(path, kills, seed):
     return len(instants)
 
 
+@pytest.mark.rule("Q4.18")
 def test_kill_9_around_an_instant_fires_it_once(tmp_path):
     assert kill_often(tmp_path / "data", 4, 1) > 3
 

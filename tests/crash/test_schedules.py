@@ -141,6 +141,7 @@ def struck(shards, points_max):
     return len(chosen)
 
 
+@pytest.mark.rule("Q4.18")
 @pytest.mark.parametrize("shards", [1, 3])
 def test_crash_points_of_schedules(shards, record_property):
     record_property("crash points", struck(shards, GATE_POINTS))
