@@ -311,6 +311,30 @@ CONSUMERS = [
     get(C + b"/ts"),
 ]
 
+S = b"/v0/schedules/s"
+SCHEDULES = [
+    put(),
+    put(
+        b'{"topic":"t","record":{"data":%b},"cron":"0 3 29 2 *","timezone":"Europe/Berlin"}' % ODD_JSON,
+        path=S,
+    ),
+    put(b'{"topic":"t","record":{"data":1},"every_ms":1000000000}', path=S),
+    put(b'{"topic":"t","record":{"data":1},"every_ms":1000000000}', path=S),
+    put(b'{"topic":"t","record":{"data":1,"zebra":2},"every_ms":1000000000}', path=S),
+    put(b'{"topic":"t","record":{"data":1},"every_ms":1,"zebra":2}', path=S),
+    put(b'{"topic":"absent","record":{"data":1},"every_ms":1}', path=b"/v0/schedules/u"),
+    put(b"{", path=S),
+    put(b'{"topic":"t","record":{"data":1},"every_ms":1}', path=b"/v0/schedules/a%2Fb"),
+    get(S),
+    get(S + b"?coming=3"),
+    get(S + b"?coming=x"),
+    get(b"/v0/schedules/absent"),
+    get(b"/v0/schedules?prefix=s"),
+    get(b"/v0/schedules?cursor=!"),
+    (b"DELETE", S, None),
+    (b"DELETE", S, None),
+    (b"PATCH", S, b"{}", JSON),
+]
 NOWHERE = [
     get(b"/v0/nothing"),
     get(b"/v0/topics/t/nothing?a=b"),
@@ -326,8 +350,8 @@ NOWHERE = [
 @pytest.mark.parametrize("declared", [False, True], ids=["length not declared", "length declared"])
 @pytest.mark.parametrize(
     "requests",
-    [TOPICS, RECORDS, JOBS, CONSUMERS, OTHERS],
-    ids=["topics", "records", "jobs", "consumers", "others"],
+    [TOPICS, RECORDS, JOBS, CONSUMERS, OTHERS, SCHEDULES],
+    ids=["topics", "records", "jobs", "consumers", "others", "schedules"],
 )
 async def test_every_request_has_the_same_answer_through_both_planes(mock_clock, requests, declared):
     answers = []

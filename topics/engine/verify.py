@@ -34,6 +34,7 @@ def check_state(state: EngineState) -> None:
     for lane in state.lanes.values():
         check_lane(lane)
     check_moves(state)
+    check_schedules(state)
     on_their_way = [
         entry
         for shard in state.shards
@@ -57,6 +58,21 @@ def check_moves(state: EngineState) -> None:
     for into in state.moves.values():
         assert into.reserved >= 0
         assert into.order is not None or not (into.is_appended or into.is_ending)
+
+
+def check_schedules(state: EngineState) -> None:
+    """Each has a name and an id of its own, and whatever waits for its time is there."""
+    catalog = state.catalog
+    found = {
+        standing.definition.name: (topic.topic_id, schedule_id)
+        for topic in catalog.topics.values()
+        for schedule_id, standing in topic.schedules.items()
+    }
+    assert catalog.schedules == found
+    assert len({schedule_id for _, schedule_id in found.values()}) == len(found)
+    assert all(schedule_id < catalog.next_topic_id for _, schedule_id in found.values())
+    for schedule_id, alarm in state.alarms.items():
+        assert schedule_id in catalog.topics[alarm.topic_id].schedules
 
 
 def check_topic(topic: Topic) -> None:

@@ -180,8 +180,23 @@ REFUSED = [
     ("redrive_records", {"source": "$x"}),
     ("redrive_records", {"source": "a", "limit": -1}),
     ("peek_jobs", {"limit": -1}),
+    ("put_schedule", {"topic": "t", "record": {"data": 1}}),
+    ("put_schedule", {"topic": "t", "record": {"data": 1}, "cron": "0 3 * * *", "every_ms": 1000}),
+    ("put_schedule", {"topic": "t", "record": {}, "every_ms": 1000}),
+    ("put_schedule", {"topic": "t", "record": {"data": 1, "dedup_id": "d"}, "every_ms": 1000}),
+    ("put_schedule", {"topic": "t", "record": {"data": 1, "zebra": 1}, "every_ms": 1000}),
+    ("put_schedule", {"topic": "t", "record": {"data": 1}, "every_ms": 1000, "zebra": 1}),
+    ("put_schedule", {"topic": "$x", "record": {"data": 1}, "every_ms": 1000}),
+    ("put_schedule", {"topic": "t", "record": {"data": 1}, "every_ms": -1}),
+    ("put_schedule", {"topic": "t", "record": {"data": 1}, "every_ms": 1000, "catch_up": "some"}),
+    ("put_schedule", {"record": {"data": 1}, "every_ms": 1000}),
 ]
 TAKEN = [
+    (
+        "put_schedule",
+        {"topic": "t", "record": {"data": 1, "tag": "x"}, "cron": "0 3 * * *", "every_ms": None},
+    ),
+    ("put_schedule", {"topic": "t", "record": {"data": {"$a": [1]}}, "every_ms": 0, "catch_up": None}),
     (
         "write_records",
         {"records": [{"data": 1, "node": "n", "tag": "t", "key": "k", "dedup_id": "d"}], "node": None},
@@ -223,7 +238,10 @@ async def test_a_body_is_refused_by_its_schema_where_it_is_refused_by_the_server
     async with open_site() as site:
         await ask(site, "PUT", "/v0/topics/t", {})
         answer = await ask(
-            site, route.method.decode(), route.path.replace("{topic}", "t").replace("{consumer}", "c"), body
+            site,
+            route.method.decode(),
+            route.path.replace("{topic}", "t").replace("{consumer}", "c").replace("{schedule}", "s"),
+            body,
         )
 
     assert (answer.status == 400, not Draft202012Validator(schema).is_valid(body)) == (refused, refused)
@@ -273,6 +291,14 @@ def test_every_error_has_one_schema_which_is_referred_to():
 # The answers.
 
 SOME = [{"data": {"a": [1, None]}, "tag": "t", "node": "n", "key": "k", "meta": {"m": "1"}}, {"data": None}]
+RECORD_TO_COME = {
+    "data": {"do": [1]},
+    "tag": "t",
+    "node": "n",
+    "key": "k",
+    "meta": {"m": "v"},
+    "ttl_ms": 10**9,
+}
 STEPS = [
     (
         "PUT",
@@ -381,6 +407,20 @@ STEPS = [
     ("POST", "/v0/topics/q/redrive", {"source": "zzz"}, 404),
     ("POST", "/v0/topics/b/redrive", {"source": "a"}, 409),
     ("POST", "/v0/topics/q/redrive", {"source": "q"}, 400),
+    ("PUT", "/v0/schedules/s", {"topic": "a", "cron": "0 3 * * *", "record": RECORD_TO_COME}, 201),
+    ("PUT", "/v0/schedules/s", {"topic": "a", "every_ms": 10**9, "record": RECORD_TO_COME}, 200),
+    ("PUT", "/v0/schedules/s", {"topic": "a", "cron": "0 25 * * *", "record": {"data": 1}}, 400),
+    ("PUT", "/v0/schedules/s", {"topic": "q", "every_ms": 10**9, "record": {"data": 1}}, 409),
+    ("PUT", "/v0/schedules/s", {"topic": "zzz", "every_ms": 10**9, "record": {"data": 1}}, 404),
+    ("PUT", "/v0/schedules/.", {"topic": "a", "every_ms": 10**9, "record": {"data": 1}}, 400),
+    ("GET", "/v0/schedules/s", b"", 200),
+    ("GET", "/v0/schedules/s?coming=3", b"", 200),
+    ("GET", "/v0/schedules/zzz", b"", 404),
+    ("PUT", "/v0/schedules/u", {"topic": "a", "every_ms": 10**9, "record": {"data": 1}}, 201),
+    ("GET", "/v0/schedules?page_size=1", b"", 200),
+    ("GET", "/v0/schedules?cursor=!", b"", 400),
+    ("DELETE", "/v0/schedules/s", b"", 200),
+    ("DELETE", "/v0/schedules/s", b"", 200),
     ("DELETE", "/v0/topics/a?if_empty=true", b"", 409),
     ("DELETE", "/v0/topics/a", b"", 200),
     ("DELETE", "/v0/topics/a", b"", 200),

@@ -36,6 +36,7 @@ NAMED = {
     ("write_records", "config.dead_letter"): {"records": [{"data": 1}], "config": {"dead_letter": OUTSIDE}},
     ("publish", "config.dead_letter"): {"records": [{"data": 1}], "config": {"dead_letter": OUTSIDE}},
     ("redrive_records", "source"): {"source": OUTSIDE},
+    ("put_schedule", "topic"): {"topic": OUTSIDE, "every_ms": 1000, "record": {"data": 1}},
     ("begin_watch", "topics"): {"topics": {OUTSIDE: {}}},
     ("subscribe", "topics"): {"topic": None, "topics": {OUTSIDE: {}}},
     ("unsubscribe", "topics"): {"topic": None, "topics": [OUTSIDE]},
@@ -85,13 +86,14 @@ def bearer(token: str) -> tuple[bytes, bytes]:
 
 def requests() -> Iterator[tuple[Route, str]]:
     for route in TABLE.routes:
-        for topic in (WITHIN, OUTSIDE) if "{topic}" in route.path else ("",):
+        for topic in (WITHIN, OUTSIDE) if route.names is Names.TOPIC else ("",):
             yield route, topic
 
 
 def path_of(route: Route, topic: str) -> bytes:
     """With what stands for its parameters; a consumer's name is no topic's, so no prefix is asked about it."""
-    path = route.path.replace("{topic}", topic).replace("{wid}", "wid_0").replace("{consumer}", "out.c")
+    path = route.path.replace("{topic}", topic).replace("{schedule}", topic).replace("{wid}", "wid_0")
+    path = path.replace("{consumer}", "out.c")
     assert "{" not in path, f"{route.name}: say here what stands for the parameters of its path"
     return path.encode()
 

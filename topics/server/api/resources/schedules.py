@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import trio
@@ -22,6 +22,7 @@ from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import COMING_MAX, Limits
 from topics.server.api import schemas as s
 from topics.server.api.bodies.fields import decode_form
+from topics.server.api.bodies.forms import RecordIn
 from topics.server.api.bodies.writes import decode_write
 from topics.server.api.call import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, HandlerCall, text_of
 from topics.server.api.message import Answer
@@ -129,6 +130,12 @@ def _name(call: HandlerCall) -> str:
     return check_topic_name(text_of("schedule", call.params[0]), field="schedule")
 
 
+def _without_id(record: dict[str, Any]) -> s.Schema:
+    """A schedule gives its records ids of its own."""
+    del record["properties"]["dedup_id"]
+    return {**record, "additionalProperties": False}
+
+
 _FIELDS: Final[Mapping[str, s.Schema]] = {
     "schedule": s.text("Its name", pattern=s.NAME_PATTERN),
     "topic": s.TOPIC,
@@ -143,9 +150,10 @@ _FIELDS: Final[Mapping[str, s.Schema]] = {
 }
 SCHEMAS: Final[Mapping[str, s.Schema]] = {
     "Schedule": {
-        **s.form_of("One of `cron` and `every_ms` is needed", ScheduleIn, record=s.ref("NewRecord")),
-        "additionalProperties": False,
+        **s.form_of("One of `cron` and `every_ms` is needed", ScheduleIn, record=s.ref("RecordToCome")),
+        "additionalProperties": False, "oneOf": [s.given("cron"), s.given("every_ms")],
     },
+    "RecordToCome": _without_id(s.form_of("A record as of a write, without an id", RecordIn)),
     "ScheduledRecord": s.object_of(
         "What is appended; `meta` gets `$schedule` and `$schedule_instant` beside what is here, and"
         " `$schedule_skipped_from` and `$schedule_skipped_to` if instants before it were passed over", "data",

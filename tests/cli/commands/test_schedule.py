@@ -1,0 +1,71 @@
+"""`topics schedule …`: the same on a directory and at a server."""
+
+from __future__ import annotations
+
+import pytest
+
+import topics
+from tests.cli.conftest import Call
+
+
+@pytest.fixture(params=["directory", "server"])
+def at(request: pytest.FixtureRequest, call: Call) -> Call:
+    """`call`, at the one or at the other."""
+    if request.param == "directory":
+        return call
+    server = request.getfixturevalue("server")
+    with topics.Client(server.url) as client:
+        for row in client.list():
+            client.delete(row.topic)
+    return lambda *arguments, **given: call("--url", server.url, *arguments, **given)
+
+
+def test_a_schedule_is_put_looked_at_and_ended(at: Call) -> None:
+    at("create", "jobs", "type=queue")
+    made = at(
+        "schedule", "put", "nightly", "--topic", "jobs", "--cron", "0 3 29 2 *", "--timezone", "Europe/Berlin",
+        "--record", '{"do": "backup"}', "--priority", "7", "--delay", "1m", "--jitter", "5s", "--catch-up", "all",
+        "--json",
+    ).lines[0]  # fmt: skip
+    assert made["record"] == {"data": {"do": "backup"}, "priority": 7, "delay_ms": 60_000}
+    assert (made["cron"], made["timezone"], made["every_ms"]) == ("0 3 29 2 *", "Europe/Berlin", None)
+    assert (made["jitter_ms"], made["catch_up"], made["last_fired"]) == (5000, "all", None)
+    assert at("schedule", "put", "tick", "--topic", "jobs", "--every", "1w").code == 0
+
+    assert [row["schedule"] for row in at("schedule", "ls", "--json").lines] == ["nightly", "tick"]
+    assert at("schedule", "ls", "--json").lines[0] == made
+    table = " ".join(at("schedule", "ls").text.split())
+    assert "nightly jobs 0 3 29 2 * (Europe/Berlin) never" in table
+    assert "no schedules whose name begins with 'x'" in at("schedule", "ls", "--prefix", "x").text
+    assert "'backup'" in at("schedule", "show", "nightly").text
+    assert at("schedule", "show", "nightly", "--json").lines[0] == made
+
+    coming = at("schedule", "next", "nightly", "-n", "2")
+    assert len(coming.text.splitlines()) == 2
+    assert all(
+        "-02-29 03:00:00 CET" in line and line.endswith("02:00:00.000Z") for line in coming.text.splitlines()
+    )
+    instants = [row["instant"] for row in at("schedule", "next", "nightly", "-n", "2", "--json").lines]
+    assert instants[0] == made["next_fire"] < instants[1]
+
+    assert at("schedule", "rm", "nightly", "absent").code == 1
+    assert len(at("schedule", "ls", "--json").lines) == 2
+    assert at("schedule", "rm", "nightly", "tick").text == "nightly: ended\ntick: ended\n"
+    gone = at("schedule", "show", "nightly")
+    assert (gone.code, "'nightly' does not exist" in gone.err) == (1, True)
+
+
+def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
+    at("create", "t")
+    for arguments, said in (
+        (("--cron", "0 3 * *"), "five fields are needed"),
+        (("--cron", "0 25 * * *"), "Bad hour"),
+        ((), "give either cron or every_ms"),
+        (("--every", "soon"), "--every"),
+        (("--every", "1h", "--record", "{"), "JSON"),
+        (("--cron", "0 3 * * *", "--timezone", "Mars"), "no time zone"),
+    ):
+        answer = at("schedule", "put", "s", "--topic", "t", *arguments)
+        assert answer.code != 0
+        assert said in answer.err
+    assert at("schedule", "put", "s", "--topic", "missing", "--every", "1h").code == 1

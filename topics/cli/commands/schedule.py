@@ -1,0 +1,179 @@
+"""`schedule`: records that are appended when their time comes; put, looked at, ended."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
+
+import attrs
+import click
+
+from topics.cli.core.failure import asked_ms
+from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.io.quantities import moment
+from topics.cli.io.terminal import json_line, print_table
+
+if TYPE_CHECKING:
+    from topics.calls.schedules import Schedule
+
+COMING_DEFAULT: Final = 5
+
+
+@click.group(no_args_is_help=False)
+def schedule() -> None:
+    """Append records when their time comes.
+
+    \b
+      topics schedule put nightly --topic jobs --cron "0 3 * * *" --timezone Europe/Berlin --record '{"do": "backup"}'
+      topics schedule put tick --topic beats --every 10s
+      topics schedule next nightly
+    """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
+
+
+@schedule.command()
+@click.argument("name")
+@click.option("--topic", required=True, help="Where its records go; it is there before, and stays the same.")
+@click.option(
+    "--cron", metavar="EXPR", help="Minute, hour, day of month, month, day of week, as in '0 3 * * 1-5'."
+)
+@click.option("--every", metavar="TIME", help="Instead: so often, a second at least, as in 10s or 1h.")
+@click.option(
+    "--timezone", default="UTC", show_default=True, metavar="ZONE", help="Where --cron is local time."
+)
+@click.option("--record", default="null", show_default=True, metavar="JSON", help="What is appended.")
+@click.option("--tag", help="The record's tag.")
+@click.option("--node", help="The record's node.")
+@click.option("--key", help="The record's key.")
+@click.option("--ttl", metavar="TIME", help="The record expires so long after it was appended.")
+@click.option("--priority", type=click.IntRange(0, 9), help="Of a job.")
+@click.option("--delay", metavar="TIME", help="Of a job: not before so long.")
+@click.option("--jitter", default="0ms", metavar="TIME", help="Fire up to so much later.")
+@click.option(
+    "--catch-up", type=click.Choice(["last", "all", "none"]), default="last", show_default=True,
+    help="Of instants that were missed by more than a minute: fire the last, all (the newest 1000), or none.",
+)  # fmt: skip
+@json_option
+@common_options
+@pass_invocation
+def put(
+    invocation: Invocation, /, name: str, topic: str, cron: str | None, every: str | None, timezone: str, record: str,
+    ttl: str | None, delay: str | None, jitter: str, as_json: bool, **of_record: Any,
+) -> None:  # fmt: skip
+    """Make a schedule, or change it.
+
+    Each of its instants is one record, once, whatever stops the store; the record's meta says which instant it is.
+    """
+    import topics
+
+    with invocation.writing() as store:
+        made = store.put_schedule(
+            name, topic, topics.Raw(record.encode()), cron=cron, timezone=timezone,
+            every_ms=None if every is None else asked_ms("--every", every),
+            ttl_ms=None if ttl is None else asked_ms("--ttl", ttl),
+            delay_ms=None if delay is None else asked_ms("--delay", delay),
+            jitter_ms=asked_ms("--jitter", jitter), **of_record,
+        )  # fmt: skip
+    _print_one(made, as_json=as_json)
+
+
+@schedule.command()
+@click.option("--prefix", default="", help="Only schedules whose name begins so.")
+@json_option
+@common_options
+@pass_invocation
+def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
+    """List the schedules, by name."""
+    with invocation.reading() as store:
+        found = store.schedules(prefix)
+    if as_json:
+        for one in found:
+            _print_one(one, as_json=True)
+        return
+    if not found:
+        begin = f" whose name begins with {prefix!r}" if prefix else ""
+        click.echo(f"no schedules{begin} in {invocation.place.name}")
+        return
+    print_table(
+        ("schedule", "topic", "when", "last fired", "next"),
+        [
+            (one.schedule, one.topic, _when(one), moment(one.last_fired), moment(one.next_fire))
+            for one in found
+        ],
+    )
+
+
+@schedule.command()
+@click.argument("name")
+@json_option
+@common_options
+@pass_invocation
+def show(invocation: Invocation, name: str, as_json: bool) -> None:
+    """Show a schedule, what it has fired and what comes."""
+    with invocation.reading() as store:
+        _print_one(store.schedule(name), as_json=as_json)
+
+
+@schedule.command(name="next")
+@click.argument("name")
+@click.option(
+    "-n", "--count", type=click.IntRange(1, 100), default=COMING_DEFAULT, show_default=True, help="So many."
+)
+@json_option
+@common_options
+@pass_invocation
+def coming(invocation: Invocation, name: str, count: int, as_json: bool) -> None:
+    """Print the next instants of a schedule, in its time zone and in UTC."""
+    with invocation.reading() as store:
+        found = store.schedule(name, coming=count)
+    for instant_ms in found.coming:
+        if as_json:
+            sys.stdout.buffer.write(json_line({"schedule": name, "instant": instant_ms}))
+        else:
+            click.echo(f"{_local(instant_ms, found.timezone)}  {moment(instant_ms)}")
+    if not found.coming and not as_json:
+        click.echo(f"{name}: no instant comes")
+
+
+@schedule.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@json_option
+@common_options
+@pass_invocation
+def rm(invocation: Invocation, names: tuple[str, ...], as_json: bool) -> None:
+    """End schedules: behind that nothing of them is appended. What they have appended stays."""
+    with invocation.reading() as store:
+        for name in [store.schedule(name).schedule for name in dict.fromkeys(names)]:  # all, or none goes
+            deleted = store.delete_schedule(name)
+            if as_json:
+                sys.stdout.buffer.write(json_line({"schedule": name, "deleted": deleted}))
+            else:
+                click.echo(f"{name}: ended")
+
+
+def _print_one(found: Schedule, *, as_json: bool) -> None:
+    if as_json:
+        fields = attrs.asdict(found, recurse=False, filter=lambda field, _: field.name != "coming")
+        sys.stdout.buffer.write(json_line(fields))
+        return
+    rows = [
+        ("schedule", found.schedule),
+        ("topic", found.topic),
+        ("when", _when(found)),
+        ("jitter", f"up to {found.jitter_ms:,} ms"),
+        ("catch up", found.catch_up),
+        ("last fired", moment(found.last_fired)),
+        ("next", moment(found.next_fire)),
+    ]
+    rows += [(name, repr(value)) for name, value in found.record.items()]
+    print_table(("", ""), rows)
+
+
+def _when(found: Schedule) -> str:
+    return f"{found.cron} ({found.timezone})" if found.cron else f"every {found.every_ms:,} ms"
+
+
+def _local(instant_ms: int, timezone: str) -> str:
+    when = datetime.fromtimestamp(instant_ms // 1000, ZoneInfo(timezone))
+    return when.strftime("%a %Y-%m-%d %H:%M:%S %Z")
