@@ -164,7 +164,7 @@ async def take_figures(
         in_flight=runtime.in_flight,
         waiting_readers=runtime.hub.readers,
         dead_letter_blocked=runtime.engine.moves.blocked,
-        tombstones=dict(runtime.tombstones),
+        tombstones=dict(runtime.pages.tombstones),
         shards=_shard_figures(runtime),
         tiers=TierFigures.of(runtime.opened),
         damages=len(known_damages(runtime.opened)),
