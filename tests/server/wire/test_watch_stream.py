@@ -9,9 +9,7 @@ from tests.server.planes import JSON
 from tests.server.wire.events import Events
 from tests.server.wire.playing import pass_time
 from tests.server.wire.watching import place, said_by, seqs
-from topics.log.reads.watching import after_gap
 from topics.server.api.resources.state import SiteOptions
-from topics.server.api.watching import stream
 from topics.server.api.watching.frames import checkpoint_id, id_of, parse_id
 from topics.server.api.watching.sessions import TRAIL_MAX
 
@@ -620,7 +618,7 @@ async def test_what_does_not_go_at_once_goes_on_where_it_was_cut(mock_clock, bac
         await here.gone(events)
 
 
-async def test_a_bug_in_what_is_sent_at_once_ends_that_stream_only(mock_clock, monkeypatch):
+async def test_a_bug_in_what_is_sent_at_once_ends_that_stream_only(mock_clock):
     async with place() as here:
         await here.put(1)
         ends, other = [await here.stream(topics={"t": {"tail": True}}) for _ in range(2)]
@@ -628,12 +626,11 @@ async def test_a_bug_in_what_is_sent_at_once_ends_that_stream_only(mock_clock, m
             await caught_up(events)
         bugs = [ZeroDivisionError("planted")]
 
-        def after_gap_or_bug(plan):
+        def made(_):
             if bugs:
                 raise bugs.pop()
-            return after_gap(plan)
 
-        monkeypatch.setattr(stream, "after_gap", after_gap_or_bug)
+        here.runtime.deliveries.made = made
         assert (await here.put(2))["head_seq"] == 2
         while await ends._more():
             pass
