@@ -10,7 +10,6 @@ At the tail, watchers at one cursor who ask for the same are given one page, as 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache, partial
 from typing import Final
@@ -50,13 +49,12 @@ def view_of(asked: DiffQuery, form: Form, shown: Shown) -> View:
 class Watched(Subscription):
     """A subscription of a watcher, as the hub knows it: a `Follower`."""
 
-    __slots__ = ("is_gone", "is_ready", "news", "view", "watcher")
+    __slots__ = ("is_gone", "news", "view", "watcher")
 
     def __init__(self, topic: str, view: View, *, from_seq: int, epoch: int, head_seq: int) -> None:
         super().__init__(topic, view.asked, from_seq=from_seq, epoch=epoch, head_seq=head_seq)
         self.view = view
         self.watcher: Watcher | None = None
-        self.is_ready = False
         self.is_gone: bool  # there is nothing more of it: its topic was deleted, or cannot be read
         self.news: Subscribers | None = None  # what it waited for, in common with others
 
@@ -120,7 +118,7 @@ class Watcher:
         self._runtime = runtime
         self._sent_as = sent_as
         self._wake = wake
-        self._ready: deque[Watched] = deque()
+        self._ready: dict[Watched, None] = {}  # in turn; empty it is smaller than a deque
         self._is_resting = False  # after a page that there was no memory for
         self.tick: int | None = None  # of the wheel
         self.is_draining = False
@@ -146,15 +144,11 @@ class Watcher:
         self._runtime.hub.leave(subscription)
         subscription.watcher = None
         subscription.news = None
-        if subscription.is_ready:
-            subscription.is_ready = False
-            self._ready.remove(subscription)
+        self._ready.pop(subscription, None)
 
     def is_turn_of(self, subscription: Watched) -> None:
         """Behind those that are ready."""
-        if not subscription.is_ready:
-            subscription.is_ready = True
-            self._ready.append(subscription)
+        self._ready.setdefault(subscription)
         self._wake()
 
     def drain(self) -> None:
@@ -188,22 +182,23 @@ class Watcher:
 
     def take_nowait(self, room: AnswerRoom) -> Sequence[bytes]:
         """What has come at the tail of the first that is ready, if it is at hand. Else nothing, and it stays ready."""
-        one = self._ready[0]
+        one = next(iter(self._ready))
         if one.news is None or one.stage is not Stage.TAIL:
             return ()
         key, find = (one.view, one.cursor, one.epoch), partial(self._page_nowait, one, room)
         read = self._runtime.pages.read_once_nowait(key, find, room, one.news)
         if read is None:
             return ()
-        self._ready.popleft()
-        one.is_ready, one.news = False, None
+        del self._ready[one]
+        one.news = None
         step = self._made(one, read)
         return () if step is None else self._sent_as(step)
 
     async def _step(self, room: AnswerRoom) -> Step | None:
         while self._ready:
-            one = self._ready.popleft()
-            news, one.is_ready, one.news = one.news, False, None
+            one = next(iter(self._ready))
+            del self._ready[one]
+            news, one.news = one.news, None
             before = one.cursor, one.epoch
             try:
                 read = await self._runtime.pages.read_once(
