@@ -49,6 +49,7 @@ GROUPS: Mapping[str, Callable[[Setting], Iterable[Figure]]] = {
     "b5": serving.synced_singles,
     "b6": paging.figures,
     "b7": delivery.figures,
+    "b7b": delivery.beside_stuck,
     "b8": jobs.served,
     "b8b": jobs.in_process,
     "b8c": jobs.handed_out,

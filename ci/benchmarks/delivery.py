@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import topics
 from ci.benchmarks.figure import Figure, Setting, median_figure
+from ci.benchmarks.job_sides import MissingPeer, nats_server, redis_server
 from ci.benchmarks.load import topic_name
 from ci.benchmarks.served import load, serve, topics_serve
-from ci.benchmarks.turns import Turn, take_turns, turn_of
-from ci.benchmarks.watchers import Idle, WatchPlan
+from ci.benchmarks.turns import Turn, ratios, take_turns, turn_of
+from ci.benchmarks.watchers import Idle, Pairs, WatchPlan
 
 BOUNDS_MS = {1: (0.45, 0.25), 100: (3.0, 2.2)}  # p50, by watchers: must and aim
 P99_OVER_P50 = 10
+PEERS: Mapping[str, tuple[str, Callable[[Path], AbstractContextManager[tuple[int, int]]]]] = {
+    "Redis XREAD BLOCK": ("redis", redis_server),
+    "NATS JetStream push": ("nats", nats_server),
+}
+CROWD = 1000
+BESIDE_STUCK = {"p50": 1.3, "p99": 2.0}  # with one who does not read, over without
+FILLED = 40_000  # records that he does not read: more than the kernel keeps for a connection
 TOPICS, WATCHERS = 10_000, 1000
 IDLE_S = 20.0
 _GENERATOR = "ci.benchmarks.watchers"
 
 
 def figures(setting: Setting) -> Iterator[Figure]:
-    sides: dict[str, Callable[[Path], Turn]] = {
-        f"{watchers}": _watched(setting, watchers) for watchers in BOUNDS_MS
+    sides: dict[str, Callable[[Path], Turn | str]] = {
+        f"{watchers}": _watched(setting, watchers=watchers) for watchers in BOUNDS_MS
     }
+    for peer in PEERS:
+        sides |= {f"{peer} {watchers}": _peer_watched(setting, peer, watchers) for watchers in BOUNDS_MS}
     turns = take_turns(setting, sides)
     for watchers, (must, aim) in BOUNDS_MS.items():
-        of = turns[f"{watchers}"]
+        of = [turn for turn in turns[f"{watchers}"] if isinstance(turn, Turn)]
         cpu = statistics.median(turn.cpu_us for turn in of)
         beside = f"200 B, one record, disk; {cpu:.0f} µs CPU a delivery, the write included"
         name = f"B7 write to SSE, {watchers} watcher{'s' if watchers > 1 else ''}"
@@ -37,16 +48,66 @@ def figures(setting: Setting) -> Iterator[Figure]:
             f"{name}, p99 / p50", [turn.p99_us / turn.p50_us for turn in of], "×", must=P99_OVER_P50, less=True,
             beside=f"p99 {statistics.median(turn.p99_us for turn in of) / 1000:.2f} ms",
         )  # fmt: skip
+        for peer in PEERS:
+            yield _beside_peer(peer, of, turns[f"{peer} {watchers}"])
 
 
-def _watched(setting: Setting, watchers: int) -> Callable[[Path], Turn]:
+def _beside_peer(peer: str, ours: Sequence[Turn], theirs: Sequence[Turn | str]) -> Figure:
+    there = [turn for turn in theirs if isinstance(turn, Turn)]
+    if len(there) < len(theirs):
+        return Figure(f"  topics / {peer}, p50", 0.0, "×", beside=f"skipped: {theirs[0]}")
+    p50, cpu = (statistics.median(getattr(turn, name) for turn in there) for name in ("p50_us", "cpu_us"))
+    beside = f"its p50 {p50 / 1000:.2f} ms; {cpu:.0f} µs CPU a delivery"
+    return median_figure(
+        f"  topics / {peer}, p50", ratios(ours, there, lambda turn: turn.p50_us), "×", beside=beside
+    )
+
+
+def beside_stuck(setting: Setting) -> Iterator[Figure]:
+    """A crowd at the tail, with and without one more watcher who asked for all there is and does not read it."""
+    crowd, filled = setting.count(CROWD, 5), setting.count(FILLED, 200)
+    with setting.directory() as path, serve("topics", path / "data", "disk") as server:
+        plan = WatchPlan(
+            port=server.port, pid=server.pid, watchers=crowd, filled=filled, pairs=setting.runs, warm=3,
+            writes=setting.count(20, 3),
+        )  # fmt: skip
+        pairs = load(plan, module=_GENERATOR, result=Pairs)
+    for number, (part, must) in enumerate(BESIDE_STUCK.items()):
+        alone, beside = ([one[number] / 1000 for one in side] for side in (pairs.alone, pairs.beside))
+        made_of = f"{statistics.median(beside):.1f} and {statistics.median(alone):.1f} ms, {crowd} watchers"
+        yield median_figure(
+            f"B7b {part} beside one who does not read / without",
+            [with_him / without for with_him, without in zip(beside, alone, strict=True)],
+            "×", must=must, less=True, beside=made_of,
+        )  # fmt: skip
+
+
+def _watched(setting: Setting, *, watchers: int) -> Callable[[Path], Turn]:
     def turn(path: Path) -> Turn:
         with serve("topics", path / "data", "disk") as server:
-            writes = setting.count(60 if watchers > 1 else 200, 3)
-            plan = WatchPlan(port=server.port, pid=server.pid, watchers=watchers, warm=3, writes=writes)
-            return turn_of(load(plan, module=_GENERATOR), 1)
+            return _turn(setting, port=server.port, pid=server.pid, watchers=watchers)
 
     return turn
+
+
+def _peer_watched(setting: Setting, peer: str, watchers: int) -> Callable[[Path], Turn | str]:
+    """A turn, or why there is none."""
+    side, server = PEERS[peer]
+
+    def turn(path: Path) -> Turn | str:
+        try:
+            with server(path) as (port, pid):
+                return _turn(setting, port=port, pid=pid, watchers=watchers, side=side)
+        except MissingPeer as missing:
+            return str(missing)
+
+    return turn
+
+
+def _turn(setting: Setting, *, port: int, pid: int, watchers: int, side: str = "topics") -> Turn:
+    writes = setting.count(60 if watchers > 1 else 200, 3)
+    plan = WatchPlan(port=port, pid=pid, watchers=watchers, side=side, warm=3, writes=writes)
+    return turn_of(load(plan, module=_GENERATOR), 1)
 
 
 def idle(setting: Setting) -> Iterator[Figure]:

@@ -26,6 +26,7 @@ import topics
 from ci.benchmarks.load import HOST, process_cpu_s
 from ci.benchmarks.payload import text
 from ci.benchmarks.served import ask, stop, topics_serve
+from ci.benchmarks.watched_sides import resp
 
 QUEUE = "jobs"
 START_S = 10.0
@@ -261,12 +262,12 @@ class Redis(Wire):
 
     def __init__(self, port: int, pid: int) -> None:
         super().__init__(port, pid)
-        self.socket.sendall(_resp(b"XGROUP", b"CREATE", NAME, b"g", b"$", b"MKSTREAM"))
+        self.socket.sendall(resp(b"XGROUP", b"CREATE", NAME, b"g", b"$", b"MKSTREAM"))
         with suppress(RuntimeError):  # another connection has made it
             self._answer()
 
     def put(self, count: int) -> None:
-        self.socket.sendall(_resp(b"XADD", NAME, b"*", b"d", BODY) * count)
+        self.socket.sendall(resp(b"XADD", NAME, b"*", b"d", BODY) * count)
 
     def was_put(self, count: int) -> None:
         for _ in range(count):
@@ -274,7 +275,7 @@ class Redis(Wire):
 
     def claim(self, count: int) -> None:
         options = b"COUNT", b"%d" % count, b"STREAMS", NAME, b">"
-        self.socket.sendall(_resp(b"XREADGROUP", b"GROUP", b"g", b"w", *options))
+        self.socket.sendall(resp(b"XREADGROUP", b"GROUP", b"g", b"w", *options))
 
     def was_claimed(self) -> int:
         answer = self._answer()
@@ -283,7 +284,7 @@ class Redis(Wire):
         return len(self.jobs)
 
     def ack(self) -> None:
-        self.socket.sendall(_resp(b"XACK", NAME, b"g", *self.jobs) + _resp(b"XDEL", NAME, *self.jobs))
+        self.socket.sendall(resp(b"XACK", NAME, b"g", *self.jobs) + resp(b"XDEL", NAME, *self.jobs))
 
     def was_acked(self) -> None:
         assert self._answer() == self._answer() == len(self.jobs)
@@ -298,10 +299,6 @@ class Redis(Wire):
         if kind == b"-":
             raise RuntimeError(f"redis: {rest.decode()}")
         return int(rest) if kind == b":" else rest
-
-
-def _resp(*words: bytes) -> bytes:
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
 
 
 class Beanstalkd(Wire):
@@ -399,10 +396,8 @@ class Nats(Wire):
 
 
 @contextmanager
-def _peer(
-    path: Path, connections: int, *, side: Callable[[int, int], Wire], package: str, command: Sequence[str]
-) -> Iterator[Sequence[Wire]]:
-    """`command`: with `PORT` where its port goes."""
+def peer(path: Path, *, package: str, command: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Its port and its process. `command`: with `PORT` where its port goes. Raises `MissingPeer`."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port = int(probe.getsockname()[1])
@@ -416,14 +411,26 @@ def _peer(
         process = subprocess.Popen(words, cwd=path / "peer", stdout=log, stderr=log)
     try:
         _wait_for(port)
-        sides = [side(port, process.pid) for _ in range(connections)]
+        yield port, process.pid
+    finally:
+        stop(process)
+
+
+@contextmanager
+def _peer_sides(
+    path: Path,
+    connections: int,
+    *,
+    side: Callable[[int, int], Wire],
+    server: Callable[[Path], AbstractContextManager[tuple[int, int]]],
+) -> Iterator[Sequence[Wire]]:
+    with server(path) as (port, pid):
+        sides = [side(port, pid) for _ in range(connections)]
         try:
             yield sides
         finally:
             for each in sides:
                 each.close()
-    finally:
-        stop(process)
 
 
 def _wait_for(port: int) -> None:
@@ -439,20 +446,19 @@ def _wait_for(port: int) -> None:
             return
 
 
-redis: Opened = partial(
-    _peer, side=Redis, package="redis-server",
+redis_server = partial(
+    peer, package="redis-server",
     command=(
         "redis-server", "--port", "PORT", "--bind", HOST, "--save", "", "--appendonly", "yes",
         "--appendfsync", "everysec",
     ),
 )  # fmt: skip
-beanstalkd: Opened = partial(
-    _peer, side=Beanstalkd, package="beanstalkd",
-    command=("beanstalkd", "-l", HOST, "-p", "PORT", "-b", ".", "-f", "1000"),
-)  # fmt: skip
-nats: Opened = partial(
-    _peer,
-    side=Nats,
-    package="nats-server",
-    command=("nats-server", "-a", HOST, "-p", "PORT", "-js", "-sd", "."),
+nats_server = partial(
+    peer, package="nats-server", command=("nats-server", "-a", HOST, "-p", "PORT", "-js", "-sd", ".")
 )
+_beanstalkd_server = partial(
+    peer, package="beanstalkd", command=("beanstalkd", "-l", HOST, "-p", "PORT", "-b", ".", "-f", "1000")
+)
+redis: Opened = partial(_peer_sides, side=Redis, server=redis_server)
+nats: Opened = partial(_peer_sides, side=Nats, server=nats_server)
+beanstalkd: Opened = partial(_peer_sides, side=Beanstalkd, server=_beanstalkd_server)

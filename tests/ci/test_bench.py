@@ -24,6 +24,7 @@ EXPECTED = {
     "b5": "B5 64 connections, topics / floor",
     "b6": "B6 diff verified from file",
     "b7": "B7 write to SSE, 100 watchers, p50",
+    "b7b": "B7b p50 beside one who does not read / without",
     "b8": "B8 claim 100 + ack 100",
     "b8b": "B8b put + claim + ack by 100",
     "b8c": "B8c put to a waiting worker's handler, p50",

@@ -72,8 +72,8 @@ from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.log.reads.waiting import Waited, news_since, waits_on
 from topics.store.directory import ClaimedDirectory
 from topics.store.opened import Opened, StoreOptions
-from topics.store.reading import read_page
-from topics.store.records import Found, at_hand, first_records, size_of
+from topics.store.reading import at_hand, read_page
+from topics.store.records import Found, first_records, size_of
 from topics.store.viewing import view
 
 R = TypeVar("R")
@@ -340,7 +340,7 @@ class Store(Findings, TopicStore):
         page_bytes = self.limits.page_bytes
         query = RecordsQuery(topic_id=topic_id, seqs=sorted(seqs), bytes_max=min(bytes_max, page_bytes))
         plan = self._plan_records(query)
-        buffers = at_hand(plan, self._opened.reader.nowait)
+        buffers = None if plan.left else at_hand(plan, self._opened.reader.nowait)
         if buffers is not None:
             with suppress(Corrupt):  # that is told below
                 views = assemble(plan, buffers)

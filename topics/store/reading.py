@@ -115,6 +115,12 @@ def read_page(
     return found, views
 
 
+def at_hand(plan: FramesPlan, nowait: Callable[[Extent], bytes | None]) -> list[bytes] | None:
+    """A buffer an extent, if all of it is in memory."""
+    buffers = [found for extent in plan.extents if (found := nowait(extent)) is not None]
+    return buffers if len(buffers) == len(plan.extents) else None
+
+
 def _past_damage(
     query: DiffQuery | RecordsQuery, plan: FramesPlan, error: Corrupt | Unread
 ) -> DiffQuery | RecordsQuery:

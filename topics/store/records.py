@@ -11,7 +11,6 @@ from itertools import takewhile
 from typing import TypeAlias, TypeVar
 
 from topics.codec.log.frame import FrameView
-from topics.log.reads.frames import Extent
 from topics.log.reads.records import RecordsPlan, RecordsQuery
 
 T = TypeVar("T")
@@ -39,14 +38,6 @@ def first_records(
                 break
             kept[seq] = found[seq]
     return kept, {seq for seq in order if seq not in kept and seq not in damaged}, damaged
-
-
-def at_hand(plan: RecordsPlan, nowait: Callable[[Extent], bytes | None]) -> list[bytes] | None:
-    """A buffer an extent, if the plan is of all that was asked for and all of it is in memory."""
-    if plan.left:
-        return None
-    buffers = [found for extent in plan.extents if (found := nowait(extent)) is not None]
-    return buffers if len(buffers) == len(plan.extents) else None
 
 
 def size_of(view: FrameView) -> int:

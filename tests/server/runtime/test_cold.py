@@ -74,7 +74,7 @@ async def relocated(runtime, count=40):
 
 async def read(runtime, from_seq, limit=5):
     query = DiffQuery(topic="t", from_seq=from_seq, limit=limit)
-    _, records, _ = await runtime.read(query, Form(), AnyRoom())
+    _, records, _ = await runtime.pages.read(query, Form(), AnyRoom())
     return [record["$seq"] for record in json.loads(records)]
 
 

@@ -1,6 +1,7 @@
 """Topics watched as server-sent events: every event of the page, in order, and nothing twice (http-api 9)."""
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from tests.server.api.asking import said as said_of
@@ -554,18 +555,90 @@ async def test_a_record_is_read_and_encoded_once_for_all(mock_clock):
         streams += [await here.stream(topics={"t": {"tail": True}}, consistency="strong")]
         for events in streams:
             await caught_up(events)
-        pages, page = [], here.runtime._fetcher.page
+        pages, plan = [], here.runtime.engine.plan_diff
 
-        async def counted(engine, query, **more):
+        def counted(query):
             pages.append(query)
-            return await page(engine, query, **more)
+            return plan(query)
 
-        here.runtime._fetcher.page = counted
+        here.runtime.engine.plan_diff = counted
         await here.put(2)
         for events in streams[:-1]:
             assert seqs(await events.told()) == [2]
         assert len([query for query in pages if not query.durable_only]) == 1
         await here.gone(*streams)
+
+
+class _Woken(trio.abc.Instrument):
+    """The tasks that were made to run."""
+
+    def __init__(self):
+        self.tasks = set()
+
+    def task_scheduled(self, task):
+        self.tasks.add(task)
+
+
+@pytest.mark.rule("H9.17")
+async def test_nobody_is_woken_to_send_what_goes_at_once(mock_clock):
+    async with place() as here:
+        await here.put(1)
+        streams = [await here.stream(topics={"t": {"tail": True}}) for _ in range(70)]
+        for events in streams:
+            await caught_up(events)
+        await here.settled()
+        woken = _Woken()
+        trio.lowlevel.add_instrument(woken)
+        await here.put(2)
+        await here.settled()
+        trio.lowlevel.remove_instrument(woken)
+        assert all(events.has_more() for events in streams)
+        assert len(woken.tasks) < 10
+        for events in streams:
+            assert seqs(await events.told()) == [2]
+        await here.gone(*streams)
+
+
+@pytest.mark.rule("H9.17", "S11.1")
+@pytest.mark.parametrize("back", [1, 100, 400, 1000])
+async def test_what_does_not_go_at_once_goes_on_where_it_was_cut(mock_clock, back):
+    async with place() as here:
+        await here.put(0)
+        events = await here.stream(topics={"t": {"tail": True}}, back=back)
+        await caught_up(events)
+        for number in range(2, 9):
+            await here.put("x" * 37 * number)
+            await here.settled()
+        found = []
+        while len(found) < 7:
+            found += seqs(await events.told())
+        assert found == [2, 3, 4, 5, 6, 7, 8]
+        await here.put("y")
+        assert seqs(await events.told()) == [9]
+        await here.gone(events)
+
+
+async def test_a_bug_in_what_is_sent_at_once_ends_that_stream_only(mock_clock):
+    async with place() as here:
+        await here.put(1)
+        ends, other = [await here.stream(topics={"t": {"tail": True}}) for _ in range(2)]
+        for events in (ends, other):
+            await caught_up(events)
+        bugs = [ZeroDivisionError("planted")]
+
+        def made(_):
+            if bugs:
+                raise bugs.pop()
+
+        here.runtime.deliveries.made = made
+        assert (await here.put(2))["head_seq"] == 2
+        while await ends._more():
+            pass
+        assert b"event:" not in ends.client.buffer
+        assert seqs(await other.told()) == [2]
+        assert here.site.bugs == 1
+        here.site.bugs = 0
+        await here.gone(other)
 
 
 @pytest.mark.rule("H11.18", "H11.13")

@@ -6,6 +6,7 @@ runtime    the engine driven by Trio: the one place that touches it
 shard      one shard on Trio: a task says which batch comes next, a thread does the system calls
 thread     a thread for system calls, one a shard (performance 4): never a pool's, never Python's work
 compactor  checkpoints and other background work: a task carries out the steps, the blocking ones in a thread
+pages      pages of topics: read for one, or once for all who wait for the same
 fetch      fetching what a plan asks for: from the page cache on the loop, from the disk in a thread
 jobs       jobs handed out: leased, fetched, and given back where nobody takes them
 claims     claims on their way to the engine: those that come before the next batch are served together

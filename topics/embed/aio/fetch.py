@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
@@ -19,8 +18,7 @@ from topics.kernel.errors import Corrupt
 from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.log.reads.frames import Extent, FramesPlan, assemble_texts
 from topics.log.reads.records import RecordsPlan, RecordsQuery
-from topics.store.reading import Found, page_steps
-from topics.store.records import at_hand
+from topics.store.reading import Found, at_hand, page_steps
 
 
 @attrs.frozen(kw_only=True)
@@ -96,6 +94,25 @@ class Fetcher:
             room.settle(held + size)
         return plan, records
 
+    def page_nowait(
+        self, engine: Engine, query: DiffQuery, *, form: Form, room: AnswerRoom
+    ) -> tuple[DiffPlan, bytes] | None:
+        """As `page`; None unless all of it is at hand in memory, whole, with its data and not compressed.
+
+        Raises:
+            Rejected: topic_not_found, throttled.
+        """
+        if not form.include_data:
+            return None
+        plan = engine.plan_diff(query)
+        texts = self._texts_at_hand(plan, form, room)
+        if texts is None:
+            return None
+        records = b"[%b]" % b",".join(texts)
+        if texts:
+            room.settle(room.size + len(records))
+        return plan, records
+
     async def records(
         self, engine: Engine, query: RecordsQuery, *, room: AnswerRoom
     ) -> tuple[RecordsPlan, Sequence[FrameView]]:
@@ -153,15 +170,25 @@ class Fetcher:
             Rejected: topic_not_found, throttled.
         """
         plan = engine.plan_records(query)
+        texts = None if plan.left else self._texts_at_hand(plan, form, room)
+        if texts is None:
+            return None
+        room.settle(room.size + sum(map(len, texts)))
+        return dict(zip(plan.seqs, texts, strict=True))
+
+    def _texts_at_hand(self, plan: FramesPlan, form: Form, room: AnswerRoom) -> list[bytes] | None:
+        """Room is taken while they are read."""
         buffers = at_hand(plan, self._reader.nowait)
         if buffers is None:
             return None
-        held, texts = room.size, None
+        held = room.size
         room.reserve(sum(map(len, buffers)))
-        with suppress(Corrupt):  # `texts` says what is damaged
-            texts = assemble_texts(plan, buffers, form.record)
-        room.settle(held + (sum(map(len, texts)) if texts is not None else 0))
-        return None if texts is None else dict(zip(plan.seqs, texts, strict=True))
+        try:
+            return assemble_texts(plan, buffers, form.record)
+        except Corrupt:
+            return None  # who waits is told what is damaged
+        finally:
+            room.settle(held)
 
     async def _page(
         self, engine: Engine, query: DiffQuery, form: Form, room: AnswerRoom

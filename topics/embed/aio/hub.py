@@ -62,6 +62,13 @@ class Subscribers:
         found = self._found.get(key)
         return None if isinstance(found, trio.Event) else found
 
+    def once_nowait(self, key: Hashable, find: Callable[[], T | None]) -> T | None:
+        """As `once`, if nobody has to wait for it."""
+        found = self._found.get(key)
+        if found is None and (found := find()) is not None:
+            self._found[key] = found
+        return None if isinstance(found, trio.Event) else cast("T | None", found)
+
     async def once(self, key: Hashable, find: Callable[[], Awaitable[T]]) -> T:
         """What `find` gives, found by the first who asks for it under this key. If he fails, or leaves, the next one
         is the first.

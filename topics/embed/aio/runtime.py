@@ -8,7 +8,7 @@ thread. A caller who is cancelled loses his answer, never his write.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final
@@ -16,16 +16,16 @@ from typing import Final
 import outcome
 import trio
 
-from topics.codec.log.frame import FrameView
 from topics.embed.aio.claims import Claims
 from topics.embed.aio.compactor import CompactorTask
 from topics.embed.aio.deliveries import Deliveries
 from topics.embed.aio.events import NOBODY, EventLog
-from topics.embed.aio.fetch import AnswerRoom, Fetcher, Form
+from topics.embed.aio.fetch import Fetcher
 from topics.embed.aio.hands import Hands
-from topics.embed.aio.hub import Hub, Subscribers
+from topics.embed.aio.hub import Hub
 from topics.embed.aio.jobs import JobDesk
 from topics.embed.aio.mover import MoverTask
+from topics.embed.aio.pages import Pages
 from topics.embed.aio.shard import ShardTask
 from topics.embed.aio.thread import Threads
 from topics.embed.aio.wheel import Wheel
@@ -37,14 +37,11 @@ from topics.host.system.compress import compress_records
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.kernel.limits import DEADLINE_LOOK_MS
-from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.store.damages import found_since
 from topics.store.opened import Opened
 from topics.store.writer import NOTHING_TOOK, BatchTiming
 
 Ended = Callable[[Ticket, BatchTiming], None]
-Read = tuple[DiffPlan, bytes, int]
-Shown = Callable[[DiffPlan, bytes], bytes]  # of a page and its records, a JSON array: what is sent of it
 _ROOM_TRIES: Final = 3
 LET_GO_BYTES: Final = 4096
 _ALARM_MIN_S: Final = 0.005
@@ -88,8 +85,8 @@ class Runtime:
         told = partial(self._after_call, NOTHING_TOOK)
         self.mover = MoverTask(self.engine, opened.reader.read, self.threads, self.submit, told)
         self.closing = False
-        self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
         self._fetcher = Fetcher(opened.reader, self.threads)
+        self.pages = Pages(self.engine, self._fetcher, self.hub, self.let_time_pass)
         self.deliveries = Deliveries(self.engine, observe_delivery)
         self.jobs = JobDesk(self.engine, self._fetcher, self, self.claims, log)
         self.hands = Hands(self.engine, self.jobs)
@@ -204,57 +201,7 @@ class Runtime:
         """Commands proposed and not yet answered."""
         return self._in_flight + self.claims.in_flight
 
-    # Reading.
-
-    async def read(
-        self, query: DiffQuery, form: Form, room: AnswerRoom, subscribers: Subscribers | None = None
-    ) -> Read:
-        """Plan, fetch, assemble (architecture 3.5). The records come as a JSON array, which `room` holds from then on.
-        With them: how often there had been news before it was planned (`Hub.told`), also by another reader.
-
-        `subscribers`: what the reader had waited for; all who did, and ask for the same, are given one page.
-
-        Raises:
-            Rejected: topic_not_found; throttled, if there is no room for what was to be read.
-            Corrupt: the page would begin with a damaged record, or cannot be read.
-        """
-        find = partial(self.page, query, form, room)
-        return await self.read_once((query, form), find, room, subscribers)
-
-    async def read_once(
-        self,
-        key: Hashable,
-        find: Callable[[], Awaitable[Read]],
-        room: AnswerRoom,
-        subscribers: Subscribers | None,
-    ) -> Read:
-        """What `find` gives, which is `page` in some form: of those who have the same news and key, by the first."""
-        if subscribers is None:
-            found = await find()
-        else:
-            held = room.size
-            found = subscribers.at_hand(key) or await subscribers.once(key, find)
-            size = len(found[1]) if found[0].extents else 0
-            room.reserve(held + size - room.size)  # unless it was read for this one
-        gap = found[0].gap
-        if gap is not None:
-            self.tombstones[gap.reason.value] = self.tombstones.get(gap.reason.value, 0) + 1
-        return found
-
-    async def page(self, query: DiffQuery, form: Form, room: AnswerRoom, shown: Shown | None = None) -> Read:
-        """As `read`, for one reader alone. `shown`: what is made of the records before they are held."""
-        await self.let_time_pass(query.topic)
-        told = self.hub.told
-        plan, records = await self._fetcher.page(self.engine, query, form=form, room=room)
-        if shown is not None and plan.seqs:
-            before, records = len(records), shown(plan, records)
-            room.settle(room.size + len(records) - before)
-        return plan, records, told
-
-    async def views(self, query: DiffQuery) -> tuple[DiffPlan, Sequence[FrameView]]:
-        """As `read`: the records as they are stored, decompressed, and held by nobody else."""
-        await self.let_time_pass(query.topic)
-        return await self._fetcher.views(self.engine, query)
+    # Checkpoints.
 
     def writable_compactor(self) -> tuple[CompactorTask, Checkpointer]:
         """Who takes checkpoints, and what of. Raises `Rejected` if nothing is written: with why, and what to do."""

@@ -344,7 +344,7 @@ class AsyncStore(Findings, AsyncTopicStore):
     async def _page(self, query: DiffQuery) -> tuple[DiffPlan, Sequence[FrameView]]:
         self._runtime.check_open()
         try:
-            return await self._runtime.views(query)
+            return await self._runtime.pages.views(query)
         except Corrupt:
             self._runtime.check_open()  # its end takes the files away
             raise

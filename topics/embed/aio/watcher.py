@@ -10,7 +10,6 @@ At the tail, watchers at one cursor who ask for the same are given one page, as 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache, partial
 from typing import Final
@@ -21,7 +20,8 @@ import trio
 
 from topics.embed.aio.fetch import AnswerRoom, Form
 from topics.embed.aio.hub import Subscribers
-from topics.embed.aio.runtime import Read, Runtime, Shown
+from topics.embed.aio.pages import Read, Shown
+from topics.embed.aio.runtime import Runtime
 from topics.kernel.errors import Code, Rejected, TopicsError
 from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.log.reads.watching import Stage, Subscription
@@ -31,7 +31,7 @@ VIEWS_KEPT: Final = 1024
 GATHERED_BYTES: Final = 64 * 1024  # of steps that are sent together
 
 
-@attrs.frozen(cache_hash=True)
+@attrs.frozen(eq=False)  # `view_of` gives the same one
 class View:
     """What is asked of a topic, in a query without one, in which form, and what is made of its records."""
 
@@ -49,15 +49,14 @@ def view_of(asked: DiffQuery, form: Form, shown: Shown) -> View:
 class Watched(Subscription):
     """A subscription of a watcher, as the hub knows it: a `Follower`."""
 
-    __slots__ = ("_news", "is_gone", "is_ready", "view", "watcher")
+    __slots__ = ("is_gone", "news", "view", "watcher")
 
     def __init__(self, topic: str, view: View, *, from_seq: int, epoch: int, head_seq: int) -> None:
         super().__init__(topic, view.asked, from_seq=from_seq, epoch=epoch, head_seq=head_seq)
         self.view = view
         self.watcher: Watcher | None = None
-        self.is_ready = False
         self.is_gone: bool  # there is nothing more of it: its topic was deleted, or cannot be read
-        self._news: Subscribers | None = None
+        self.news: Subscribers | None = None  # what it waited for, in common with others
 
     def begin(self, cursor: int, epoch: int) -> None:
         super().begin(cursor, epoch)
@@ -67,16 +66,12 @@ class Watched(Subscription):
         watcher = self.watcher
         assert watcher is not None
         # Who is sending comes back later, when what others were given may be old.
-        self._news = None if watcher.is_sending else news
+        self.news = None if watcher.is_sending else news
         watcher.is_turn_of(self)
 
     def end(self) -> None:
         assert self.watcher is not None
         self.watcher.drain()
-
-    def take_news(self) -> Subscribers | None:
-        news, self._news = self._news, None
-        return news
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -123,7 +118,7 @@ class Watcher:
         self._runtime = runtime
         self._sent_as = sent_as
         self._wake = wake
-        self._ready: deque[Watched] = deque()
+        self._ready: dict[Watched, None] = {}  # in turn; empty it is smaller than a deque
         self._is_resting = False  # after a page that there was no memory for
         self.tick: int | None = None  # of the wheel
         self.is_draining = False
@@ -148,16 +143,12 @@ class Watcher:
         assert subscription.watcher is self
         self._runtime.hub.leave(subscription)
         subscription.watcher = None
-        subscription.take_news()
-        if subscription.is_ready:
-            subscription.is_ready = False
-            self._ready.remove(subscription)
+        subscription.news = None
+        self._ready.pop(subscription, None)
 
     def is_turn_of(self, subscription: Watched) -> None:
         """Behind those that are ready."""
-        if not subscription.is_ready:
-            subscription.is_ready = True
-            self._ready.append(subscription)
+        self._ready.setdefault(subscription)
         self._wake()
 
     def drain(self) -> None:
@@ -189,31 +180,56 @@ class Watcher:
                 self._runtime.wheel.set(self, trio.current_time() + THROTTLED_S)
         return found
 
+    def take_nowait(self, room: AnswerRoom) -> Sequence[bytes]:
+        """What has come at the tail of the first that is ready, if it is at hand. Else nothing, and it stays ready."""
+        one = next(iter(self._ready))
+        if one.news is None or one.stage is not Stage.TAIL:
+            return ()
+        key, find = (one.view, one.cursor, one.epoch), partial(self._page_nowait, one, room)
+        read = self._runtime.pages.read_once_nowait(key, find, room, one.news)
+        if read is None:
+            return ()
+        del self._ready[one]
+        one.news = None
+        step = self._made(one, read)
+        return () if step is None else self._sent_as(step)
+
     async def _step(self, room: AnswerRoom) -> Step | None:
         while self._ready:
-            one = self._ready.popleft()
-            one.is_ready = False
-            before, is_start = (one.cursor, one.epoch), one.is_start
+            one = next(iter(self._ready))
+            del self._ready[one]
+            news, one.news = one.news, None
+            before = one.cursor, one.epoch
             try:
-                key, find = (one.view, *before), partial(self._page, one, room)
-                plan, text, _ = await self._runtime.read_once(key, find, room, one.take_news())
+                read = await self._runtime.pages.read_once(
+                    (one.view, *before), partial(self._page, one, room), room, news
+                )
             except TopicsError as error:
                 if one.watcher is self:
                     return self._failed(one, before, error)
                 continue
-            if one.watcher is not self:  # it was dropped while it was read
-                continue
-            if plan.seqs and one.stage is Stage.TAIL:
-                self._runtime.deliveries.made(plan)
-            turned = one.add(plan)
-            if one.stage is Stage.BACKLOG:
-                self.is_turn_of(one)
-            if plan.seqs or plan.gap is not None or turned:
-                return Step(one, before, plan, text if plan.seqs else b"", is_start, turned)
+            if one.watcher is self and (step := self._made(one, read)):  # else dropped while it was read
+                return step
+        return None
+
+    def _made(self, one: Watched, read: Read) -> Step | None:
+        """None if nothing is to be told of it."""
+        plan, text, _ = read
+        before, is_start = (one.cursor, one.epoch), one.is_start
+        if plan.seqs and one.stage is Stage.TAIL:
+            self._runtime.deliveries.made(plan)
+        turned = one.add(plan)
+        if one.stage is Stage.BACKLOG:
+            self.is_turn_of(one)
+        if plan.seqs or plan.gap is not None or turned:
+            return Step(one, before, plan, text if plan.seqs else b"", is_start, turned)
         return None
 
     def _page(self, one: Watched, room: AnswerRoom) -> Awaitable[Read]:
-        return self._runtime.page(one.query(), one.view.form, room, one.view.shown)
+        return self._runtime.pages.page(one.query(), one.view.form, room, one.view.shown)
+
+    def _page_nowait(self, one: Watched, room: AnswerRoom) -> Read | None:
+        return self._runtime.pages.page_nowait(one.query(), one.view.form, room, one.view.shown)
 
     def _failed(self, one: Watched, before: tuple[int, int], error: TopicsError) -> Step:
         if isinstance(error, Rejected) and error.code is Code.THROTTLED:

@@ -62,6 +62,7 @@ class Source(Protocol):
 
 
 def _let_it_be() -> None: ...
+def _leave_it(_: SendNow) -> None: ...
 
 
 class Sized(msgspec.Struct, frozen=True):
@@ -71,14 +72,20 @@ class Sized(msgspec.Struct, frozen=True):
     size: int
 
 
+SendNow = Callable[[bytes], bool]
+
+
 class Unbounded(msgspec.Struct, frozen=True):
     """A body whose end nobody knows. It ends with the peer's side of the connection, if with nothing else.
 
     `late`: called if the peer has taken nothing for STUCK_S. If he does within a moment, the next piece is sent.
+    `lent`: a plane that can send without waiting gives it what sends a piece at once, to be called while `piece` is
+    awaited. True: it has gone. Else some of it may have, and the same piece is what `piece` gives next.
     """
 
     source: Source
     late: Callable[[], None] = _let_it_be
+    lent: Callable[[SendNow], None] = _leave_it
 
 
 Body = bytes | Sized | Unbounded

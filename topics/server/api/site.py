@@ -127,9 +127,8 @@ class Site(ServerState):
             del body  # the call's now, to let go of
             answer = await route.handler(call)
             if isinstance(answer.body, Unbounded):
-                answer.body = Unbounded(
-                    CountedStream(self, admitted.key, answer.body.source), answer.body.late
-                )
+                counted = CountedStream(self, admitted.key, answer.body.source)
+                answer.body = Unbounded(counted, answer.body.late, answer.body.lent)
         except TopicsError as error:
             answer = self.refused(error, performance=call.performance() if call is not None else _AT_ONCE)
         except PeerGone:

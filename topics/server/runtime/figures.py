@@ -170,7 +170,7 @@ async def take_figures(
         dead_letter_blocked=runtime.engine.moves.blocked,
         schedules=runtime.engine.schedules.count(sees),
         schedules_blocked=runtime.engine.schedules.blocked,
-        tombstones=dict(runtime.tombstones),
+        tombstones=dict(runtime.pages.tombstones),
         shards=_shard_figures(runtime),
         tiers=TierFigures.of(runtime.opened),
         damages=len(known_damages(runtime.opened)),

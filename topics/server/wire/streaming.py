@@ -34,10 +34,10 @@ async def send_stream(
         if wire.head.method == b"HEAD":
             pass
         elif isinstance(body, Sized):
-            await _send_pieces(link, pace, body, chunked=False)
+            await _Pieces(link, chunked=False).send(pace, body)
         else:
             async with link.watch():  # the end of the peer's side is the end of what has no other
-                await _send_pieces(link, pace, body, chunked=chunked)
+                await _Pieces(link, chunked=chunked).send(pace, body)
         await link.linger()
     except StreamBroken as broken:
         raise trio.BrokenResourceError("the rest cannot be read") from broken
@@ -45,17 +45,43 @@ async def send_stream(
         body.source.close()
 
 
-async def _send_pieces(link: PeerLink, pace: SendPace, body: Sized | Unbounded, *, chunked: bool) -> None:
-    while piece := await body.source.piece():
-        await _send(link, pace, body, b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
-    if chunked:
-        await _send(link, pace, body, _LAST_CHUNK)
+class _Pieces:
+    """A body on its way, piece by piece, each in a chunk if it goes in chunks."""
+
+    def __init__(self, link: PeerLink, *, chunked: bool) -> None:
+        self._link = link
+        self._chunked = chunked
+        self._gone = 0  # of the piece that comes next
+
+    def send_now(self, piece: bytes) -> bool:
+        """From where it was made, and no task is woken. Who sends what is left is told why it does not go."""
+        framed = self._framed(piece)
+        try:
+            sent = self._link.edge.try_send(framed)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return False
+        if sent == len(framed):
+            return True
+        self._gone = sent
+        return False
+
+    async def send(self, pace: SendPace, body: Sized | Unbounded) -> None:
+        if isinstance(body, Unbounded):
+            body.lent(self.send_now)
+        while piece := await body.source.piece():
+            framed = self._framed(piece)
+            rest, self._gone = memoryview(framed)[self._gone :] if self._gone else framed, 0
+            await _send(self._link, pace, body, rest)
+        if self._chunked:
+            await _send(self._link, pace, body, _LAST_CHUNK)
+
+    def _framed(self, piece: bytes) -> bytes:
+        return b"%x\r\n%b\r\n" % (len(piece), piece) if self._chunked else piece
 
 
-async def _send(link: PeerLink, pace: SendPace, body: Sized | Unbounded, piece: bytes) -> None:
-    rest = memoryview(piece)[
-        link.edge.try_send(piece) :
-    ]  # mostly nothing, and then nothing is to be waited for
+async def _send(link: PeerLink, pace: SendPace, body: Sized | Unbounded, piece: bytes | memoryview) -> None:
+    sent = link.edge.try_send(piece)  # mostly all, and then nothing is to be waited for
+    rest = memoryview(piece)[sent:]
     for at in range(0, len(rest), PART_BYTES):
         part = rest[at : at + PART_BYTES]
         deadline = pace.deadline(len(part), trio.current_time())

@@ -102,7 +102,7 @@ async def diff_records(call: HandlerCall) -> Answer:
 
 
 async def _page(call: HandlerCall, reading: DiffRequest) -> tuple[DiffPlan, bytes]:
-    plan, records, told = await call.runtime.read(reading.query, reading.form, call.peer.room)
+    plan, records, told = await call.runtime.pages.read(reading.query, reading.form, call.peer.room)
     if reading.wait_ms and waits_on(plan):
         plan, records = await _long_poll(call, reading, plan, records, told)
         if plan.seqs:
@@ -159,7 +159,9 @@ async def _long_poll(
                 subscribers: Subscribers | None = None
                 if runtime.hub.told == told or not _has_news(call, plan):
                     subscribers = await runtime.hub.wait(query.topic)
-                plan, records, told = await runtime.read(query, reading.form, call.peer.room, subscribers)
+                plan, records, told = await runtime.pages.read(
+                    query, reading.form, call.peer.room, subscribers
+                )
                 if query.from_ts is None:
                     passed = passed_since(passed, first, plan)
                 else:

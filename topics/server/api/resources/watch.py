@@ -11,7 +11,7 @@ import msgspec
 
 from topics.calls.intake import take_nodes
 from topics.embed.aio.fetch import Form
-from topics.embed.aio.runtime import Shown
+from topics.embed.aio.pages import Shown
 from topics.embed.aio.watcher import Watched, view_of
 from topics.engine.consumers import consumer_state
 from topics.engine.engine import Engine
@@ -263,7 +263,10 @@ async def stream_watch(call: HandlerCall) -> Answer:
         told_slow=site.told_slow,
     )
     return Answer(
-        200, Unbounded(stream, stream.cut), content_type=events.MEDIA_TYPE.encode(), headers=events.HEADERS
+        200,
+        Unbounded(stream, stream.cut, stream.lent),
+        content_type=events.MEDIA_TYPE.encode(),
+        headers=events.HEADERS,
     )
 
 

@@ -51,6 +51,9 @@ class _Before:
     epoch: int
 
 
+_NO_TRAIL: Final[deque[_Before]] = deque(maxlen=0)  # of a watch whose ids say it all
+
+
 class WatchSession:
     """A watch. `key`: whose it is. `epochs`: of its topics, as they were when it began."""
 
@@ -79,7 +82,7 @@ class WatchSession:
         self.is_over = False
         self.tick: int | None = None  # of the wheel
         self.number = 0  # of the last event
-        self._trail: deque[_Before] = deque(maxlen=TRAIL_MAX)
+        self._trail = _NO_TRAIL
         self._trail_from = 0  # the event behind which the trail begins,
         self._begun: dict[str, tuple[int, int]] = {}  # and where the topics stood there
 
@@ -99,7 +102,7 @@ class WatchSession:
         for subscription in self.subscriptions.values():
             subscription.begin(*places.get(subscription.topic, subscription.sure))
         if len(self.epochs) > PLAIN_ID_TOPICS_MAX:
-            self._trail.clear()
+            self._trail = deque(maxlen=TRAIL_MAX)
             self._trail_from = self.number
             self._begun = {topic: one.sure for topic, one in self.subscriptions.items()}
 

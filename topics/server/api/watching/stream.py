@@ -1,8 +1,9 @@
 """The stream of a session: what goes out next, and how it ends (http-api 9, semantics 11).
 
 A plane asks for a piece when it has sent the last one: so much is held for a client who does not read, and he goes on
-from his cursor when he does. While there is nothing to send, the connection's own task sleeps here; news, a heartbeat
-that is due, a second stream and a drain wake it.
+from his cursor when he does. While there is nothing to send, the connection's own task sleeps here. What comes then,
+and is at hand, is sent by whoever tells of it, if the plane has lent what sends without waiting: the task sleeps on
+(decision 79). It is woken by what takes longer, or does not go at once, by a second stream and by a drain.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import outcome
 import trio
 
 from topics.embed.aio.runtime import Runtime
@@ -17,6 +19,7 @@ from topics.embed.aio.watcher import THROTTLED_S, Step, Watched, Watcher
 from topics.log.reads.watching import after_gap
 from topics.server.api.events import RETRY, event, heartbeat, with_id
 from topics.server.api.memory import Share
+from topics.server.api.message import SendNow
 from topics.server.api.watching.frames import (
     caught_up_fields,
     deleted_fields,
@@ -45,8 +48,8 @@ class WatchStream:
     """
 
     __slots__ = (
-        "_begun", "_is_due", "_last", "_made", "_over", "_room", "_runtime", "_sent_at", "_session", "_task",
-        "_told_slow", "_watcher", "bytes_per_s", "tick",
+        "_begun", "_is_due", "_last", "_made", "_over", "_room", "_runtime", "_send_now", "_sent_at", "_session",
+        "_task", "_told_slow", "_unsent", "_watcher", "bytes_per_s", "tick",
     )  # fmt: skip
 
     def __init__(
@@ -70,8 +73,14 @@ class WatchStream:
         self._task: trio.lowlevel.Task | None = None  # which sleeps
         self._begun: bytes | None = last_id  # until it has begun
         self._last = b""  # what is said at the end
+        self._send_now: SendNow | None = None
+        self._unsent = b""  # a piece that did not go at once, or not all of it
         self._over = self._is_due = False
         self._sent_at = 0.0
+
+    def lent(self, send_now: SendNow) -> None:
+        """A plane that has it: see `Unbounded`."""
+        self._send_now = send_now
 
     async def piece(self) -> bytes:
         """What is next, or a sign of life; an error that ends it is the last event."""
@@ -133,6 +142,9 @@ class WatchStream:
 
     async def _next(self) -> bytes:
         while True:
+            if self._unsent:
+                piece, self._unsent = self._unsent, b""
+                return piece
             if self._over:
                 return b""
             if self._last or self._watcher.is_draining:
@@ -144,10 +156,30 @@ class WatchStream:
             if self._watcher.has_ready and (events := await self._watcher.take(self._room)):
                 return b"".join(events)
             if self._is_due:
-                self._is_due = False
-                self._runtime.wheel.set(self, trio.current_time() + self._session.heartbeat_s)
-                return heartbeat(self._runtime.engine.now_ms())
+                return self._heartbeat()
             await self._sleep()
+
+    def _is_sent_now(self) -> bool:
+        """What is next, if it is at hand and goes at once; there is nothing left to do for who sleeps."""
+        if self._send_now is None or self._last or self._watcher.is_draining:
+            return False
+        if self._watcher.has_ready:
+            piece = b"".join(self._watcher.take_nowait(self._room))
+        else:
+            piece = self._heartbeat() if self._is_due else b""
+        if piece:
+            if not self._send_now(piece):
+                self._unsent = piece
+                return False
+            self._room.release()
+            self._arrived()
+            self._sent_at = trio.current_time()
+        return not self._watcher.has_ready
+
+    def _heartbeat(self) -> bytes:
+        self._is_due = False
+        self._runtime.wheel.set(self, trio.current_time() + self._session.heartbeat_s)
+        return heartbeat(self._runtime.engine.now_ms())
 
     def _events(self, step: Step) -> list[bytes]:
         one, plan = step.subscription, step.plan
@@ -209,5 +241,14 @@ class WatchStream:
 
     def _wake(self) -> None:
         task, self._task = self._task, None
-        if task is not None:
+        if task is None:
+            return
+        try:
+            is_sent = self._is_sent_now()
+        except Exception as bug:  # noqa: BLE001 -- it ends this connection, and is not raised in who tells of news
+            trio.lowlevel.reschedule(task, outcome.Error(bug))
+            return
+        if is_sent:
+            self._task = task
+        else:
             trio.lowlevel.reschedule(task)
