@@ -8,6 +8,7 @@ from tests.server.planes import JSON
 from tests.server.wire.events import Events
 from tests.server.wire.playing import pass_time
 from tests.server.wire.watching import place, said_by, seqs
+from topics.engine.commands import DeleteTopic
 from topics.server.api.resources.state import SiteOptions
 from topics.server.api.watching.frames import checkpoint_id, id_of, parse_id
 from topics.server.api.watching.sessions import TRAIL_MAX
@@ -331,6 +332,25 @@ async def test_the_end_of_a_topic_is_told_and_of_the_last_is_the_end(mock_clock,
         assert (await events.told())[2]["topic"] == "b"
         assert await events.text() == ""
         assert here.site.watch_sessions.taken == 0
+        await here.gone(events)
+
+
+async def test_the_last_record_of_a_topic_and_its_end_may_be_sent_together(mock_clock, kind):
+    async with place(kind) as here:
+        await here.put(1, 2)
+        page = here.runtime.page
+
+        async def slow_page(query, *how):
+            found = await page(query, *how)
+            if query.from_seq == 0:  # it is deleted while its first page is read
+                await here.runtime.submit(DeleteTopic(topic="t"))
+            return found
+
+        here.runtime.page = slow_page
+        events = await here.stream(topics={"t": {}}, limit=1)
+        assert seqs(await events.told()) == [1]
+        assert (await events.told())[0] == "topic-deleted"
+        assert await events.text() == ""
         await here.gone(events)
 
 
