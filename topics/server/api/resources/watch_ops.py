@@ -72,7 +72,6 @@ async def subscribe(call: OpCall) -> None:
             push=session.push,
             room=Share(call.site.answers),
         )
-        session.at_end(watch.close)
     if len(watch.subscriptions.keys() | states.keys()) > limits.watch_topics:
         raise Rejected(
             Code.THROTTLED,
