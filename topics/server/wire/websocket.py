@@ -135,7 +135,10 @@ class WebSocket:
                     self._tasks.cancel_scope.cancel()
                 finally:
                     self._leave_claims()
-                    self._stop_watching()
+                    if self.watch is not None:  # while tasks can still be started, for news starts one
+                        if self.watch.subscriptions and self._link.is_given_up:
+                            self._site.told_slow(len(self.watch.subscriptions))
+                        self.watch.close()
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._link.linger()
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
@@ -149,14 +152,6 @@ class WebSocket:
     def _leave_claims(self) -> None:
         for leave in list(self.claims.values()):
             leave()
-
-    def _stop_watching(self) -> None:
-        """While tasks can still be started: news starts one."""
-        watch = self.watch
-        if watch is not None:
-            if watch.subscriptions and self._link.is_given_up:
-                self._site.told_slow(len(watch.subscriptions))
-            watch.close()
 
     async def _receive(self) -> None:
         """Commands take effect as they come, until somebody closes."""

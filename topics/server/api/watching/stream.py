@@ -66,7 +66,9 @@ class WatchStream:
         self._session = session
         self._room = room
         self._watcher = Watcher(runtime, self._events, self._wake)
-        self._made: dict[Watched, None] = {}  # of whom there is something in the last piece, perhaps several things
+        self._made: dict[
+            Watched, None
+        ] = {}  # of whom there is something in the last piece, perhaps several things
         self._task: trio.lowlevel.Task | None = None  # which sleeps
         self._begun: bytes | None = last_id  # until it has begun
         self._last = b""  # what is said at the end
