@@ -185,7 +185,7 @@ class WireConnection:
                 admitted.end()
         except Rejected as refused:
             self._body = None
-            answer = self.site.refuse(refused)
+            answer = self.site.refuse(refused, wire.head)
             if wire.chunked or wire.head.length:
                 await self._end(answer, without_body=wire.head.method == b"HEAD")
                 return False
