@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from topics.engine.admit import TotalBytes
 from topics.engine.apply import Catalog, apply
 from topics.engine.batch import Entry, Shard, Shortage
 from topics.engine.commands import Checkpointed, Sync
@@ -68,7 +69,7 @@ class EngineState:
 
     __slots__ = (
         "by_time", "by_timer", "catalog", "effects", "lanes", "lanes_by_name", "lease_nonce", "limits", "moves",
-        "next_lease", "next_topic_id", "orders", "ready", "rides", "shards", "time", "to_serve",
+        "next_lease", "next_topic_id", "orders", "ready", "rides", "shards", "time", "to_serve", "total",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,7 @@ class EngineState:
         self.catalog = catalog
         self.time = time
         self.limits = limits
+        self.total = TotalBytes(limits.total_bytes)
         time.witness(catalog.high_ts)
         time.read()
         self.shards = [Shard(number, time.timer_ms) for number in range(shards)]
