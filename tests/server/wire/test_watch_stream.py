@@ -1,8 +1,11 @@
 """Topics watched as server-sent events: every event of the page, in order, and nothing twice (http-api 9)."""
 
+import json
+
 import pytest
 from trio.testing import MockClock
 
+from tests.server.api.asking import ask
 from tests.server.api.asking import said as said_of
 from tests.server.planes import JSON
 from tests.server.wire.events import Events
@@ -33,7 +36,7 @@ async def caught_up(events):
     return told
 
 
-@pytest.mark.rule("H9.1", "H9.2", "H9.5", "H9.6", "H9.7", "H9.11", "H9.13")
+@pytest.mark.rule("H9.1", "H9.2", "H9.5", "H9.6", "H9.7", "H9.11", "H9.13", "H9.18")
 async def test_records_come_as_they_are_written(mock_clock, kind):
     async with place(kind) as here:
         await here.make(durable=True)
@@ -585,6 +588,31 @@ async def test_a_record_is_read_and_encoded_once_for_all(mock_clock):
         for events in streams[:-1]:
             assert seqs(await events.told()) == [2]
         assert len([query for query in pages if not query.durable_only]) == 1
+        await here.gone(*streams)
+
+
+@pytest.mark.rule("H9.15")
+async def test_a_session_that_ends_before_its_stream_has_begun_says_so(mock_clock):
+    async with place() as here:
+        await here.put(1)
+        wid = (await here.watch(topics={"t": {}}))["wid"]
+        stream = (await ask(here.site, "GET", f"/v0/watch/{wid}")).body.source
+        here.site.watches().find(wid, here.site.keys.anybody).end()
+        assert await stream.piece() == b"retry: 2000\n\n"
+        last = await stream.piece()
+        assert last.startswith(b"event: error\ndata: ")
+        told = json.loads(last.split(b"data: ")[1])
+        assert (told["code"], told["reason"]) == (404, "session_expired")
+        assert await stream.piece() == b""
+        stream.close()
+
+
+@pytest.mark.rule("H11.18")
+async def test_where_the_bound_is_none_there_may_be_any_number(mock_clock, kind):
+    async with place(kind, watch_sessions_max=0, streams_max=0) as here:
+        await here.put(1)
+        streams = [await here.stream(topics={"t": {}}) for _ in range(3)]
+        assert (here.site.watch_sessions.taken, here.site.streams.taken) == (3, 3)
         await here.gone(*streams)
 
 
