@@ -13,7 +13,7 @@ from topics.server.api.watching.sessions import WatchSession
 from topics.simulation.served import ServedWorld
 from topics.simulation.simulated_threads import SteadySite
 
-GATE_SEEDS = range(3)
+GATE_SEEDS = (1, 5, 127)
 CANARY_SEEDS = range(100, 106)
 MORE_SEEDS = range(3000, 3100)
 
@@ -39,7 +39,11 @@ def test_what_watchers_of_served_runs_with_crashes_are_told_adds_up():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", MORE_SEEDS)
 def test_what_watchers_of_more_served_runs_are_told_adds_up(seed):
-    assert run(seed, rounds=8, visits=9).counts["records"]
+    assert run(seed, rounds=8, visits=9).counts["watched to heads"]
+
+
+def test_one_seed_with_watchers_gives_one_trace_byte_for_byte():
+    assert run(5, rounds=1) == run(5, rounds=1)
 
 
 class Further(WatchSession):

@@ -106,8 +106,8 @@ class ServedWorld(World):
                 self.disk.heal()
                 self.disk.free = CAPACITY
                 self._crash()
-            if self.watchers:
-                self._open()
+            while self.watchers and not self.counts["watched to heads"]:
+                self._open()  # which may leave a crash behind for the life that follows
                 await self._serve_round("watched")
                 self._crash()
             self._open()
@@ -191,6 +191,7 @@ class ServedWorld(World):
         for watcher in self.watchers:
             watcher.check_at(states)
             self.counts += watcher.history.counts
+        self.counts["watched to heads"] += 1
 
     async def _weather(self) -> None:
         """Time that jumps, errors of the disk, a disk that fills."""
