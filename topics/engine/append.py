@@ -1,7 +1,7 @@
 """Proposing a write: every check before a seq is assigned, then seqs, reservations and frames in one step.
 
-Order of checks: limits, existence, idempotency key, `expected_head`, dedup, caps, space (semantics 7, 2.9): a retry
-on a full topic succeeds, and whatever is refused is refused before it has a seq.
+Order of checks: limits, existence, idempotency key, `expected_head`, dedup, caps, total bytes, space (semantics 7,
+2.9): a retry on a full topic succeeds, and whatever is refused is refused before it has a seq.
 """
 
 from __future__ import annotations

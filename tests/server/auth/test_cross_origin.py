@@ -118,6 +118,9 @@ async def test_a_browser_that_asks_first_is_told_as_little_as_anybody(mock_clock
         site.draining = True
         seen = await plane.ask(b"OPTIONS", b"/v0/topics", None, *asked)
         assert seen.status == 200
+        site.draining = False
+        seen = await plane.ask(b"OPTIONS", b"/v0/topics", b"x" * 9000, *asked)
+        assert seen.status == 413
 
 
 @pytest.mark.rule("H2.24")

@@ -90,12 +90,11 @@ class Site(ServerState):
         place = self.place(head)
         if place is None:
             raise not_found("such path")
-        if self.options.origins.asks_first(head):
-            self.options.origins.check(head)
-            return _ASKED_FIRST, place.params, self.keys.stranger
-        route = self.table.route(place, head.method)
-        self.options.origins.check(head)
-        key = authorise(self.keys, head, route, place.params, probe_auth=self.options.probe_auth)
+        origins, key = self.options.origins, self.keys.stranger
+        route = _ASKED_FIRST if origins.asks_first(head) else self.table.route(place, head.method)
+        origins.check(head)
+        if route is not _ASKED_FIRST:
+            key = authorise(self.keys, head, route, place.params, probe_auth=self.options.probe_auth)
         body_max = self.options.limits.body_bytes
         if head.length is not None and head.length > body_max:
             raise too_large(body_max)
