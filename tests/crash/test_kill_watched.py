@@ -15,6 +15,7 @@ import pytest
 
 import topics
 from tests.crash.serving import ANSWER_S, Served, ask
+from topics.simulation.watches.watch_history import WatchHistory
 
 TOPICS = {"log": {}, "capped": {"cap_records": 20}, "anew": {}}
 
@@ -26,12 +27,25 @@ class Told:
         self.data, self.deleted_below = {}, 0
 
 
-class Truth:
+class Everything:
+    """The `Truth` of all watchers: one was told the same as another, and what nobody is told of was deleted."""
+
     def __init__(self):
         self.lock, self.instances = threading.Lock(), {}
 
     def of(self, topic, epoch):
         return self.instances.setdefault((topic, epoch), Told())
+
+    def record(self, topic, epoch, seq, data):
+        assert self.of(topic, epoch).data.setdefault(seq, data) == data, (topic, epoch, seq)
+
+    def lost(self, topic, tombstone):
+        assert topic == ("anew" if tombstone["reason"] == "recreated" else "capped"), tombstone
+
+    def silent(self, topic, epoch, first, last):
+        assert last < self.of(topic, epoch).deleted_below, (
+            f"{topic} {epoch}: nothing was said of {first} to {last}"
+        )
 
 
 class Writer(threading.Thread):
@@ -76,8 +90,9 @@ class Watcher(threading.Thread):
     def __init__(self, number, truth):
         super().__init__(daemon=True)
         self.truth, self.rng = truth, random.Random(number)
-        self.places = dict.fromkeys(TOPICS, (0, 1))
-        self.tombstones, self.broken = 0, None
+        self.history = WatchHistory(truth)
+        self.history.begun({topic: {"from_seq": 0, "epoch": 1} for topic in TOPICS})
+        self.broken = None
         self.server, self.is_last, self.at_head = None, False, threading.Event()
         self.begun = threading.Semaphore(0)
 
@@ -98,11 +113,8 @@ class Watcher(threading.Thread):
             last_id, wid = None, None
             while True:
                 if wid is None:
-                    starts = {
-                        topic: {"from_seq": seq, "epoch": epoch}
-                        for topic, (seq, epoch) in self.places.items()
-                    }
-                    status, begun = ask(connection, "POST", "/v0/watch?lenient=true", {"topics": starts})
+                    asked = {"topics": self.history.starts()}
+                    status, begun = ask(connection, "POST", "/v0/watch?lenient=true", asked)
                     assert status == 200, begun
                     wid, watched, behind = begun["wid"], set(begun["topics"]), set(begun["topics"])
                 headers = {} if last_id is None else {"Last-Event-ID": last_id}
@@ -113,7 +125,9 @@ class Watcher(threading.Thread):
                     while self.is_last or left:  # it hangs up now and then
                         name, number, data = event(answer)
                         if name is not None:
-                            self.told(name, data)
+                            assert name != "topic-deleted" or data["topic"] == "anew"
+                            with self.truth.lock:
+                                self.history.told(name, data)
                         behind -= {data["topic"]} if name in ("caught-up", "topic-deleted") else set()
                         last_id, left = number or last_id, left - 1
                         if self.is_last and not behind:
@@ -121,42 +135,6 @@ class Watcher(threading.Thread):
                             return
                 if self.is_last:
                     behind = set(watched)
-
-    def told(self, name, data):
-        topic = data["topic"]
-        seq, epoch = self.places[topic]
-        with self.truth.lock:
-            if name == "tombstone" and data["reason"] == "recreated":
-                assert topic == "anew", data
-                self.places[topic] = 0, data["epoch"]
-            elif name == "tombstone":
-                assert topic == "capped", data
-                self.silent(topic, epoch, seq, data["gap_from"] - 1)
-                self.places[topic] = data["gap_to"], epoch
-                self.tombstones += 1
-            elif name == "record":
-                found = {record["$seq"]: record["data"] for record in data["records"]}
-                before = seq
-                for one in [*sorted(found), data["to_seq"] + 1]:
-                    assert one > before, f"{one} twice, or out of order: {data}"
-                    self.silent(topic, epoch, before, one - 1)
-                    before = one
-                told = self.truth.of(topic, epoch)
-                for one, value in found.items():
-                    assert told.data.setdefault(one, value) == value, (topic, epoch, one)
-                self.places[topic] = data["to_seq"], epoch
-            elif name == "topic-deleted":
-                assert topic == "anew"
-            else:
-                assert name == "caught-up", (name, data)
-                self.silent(topic, epoch, seq, data["head_seq"])
-                self.places[topic] = data["head_seq"], epoch
-
-    def silent(self, topic, epoch, after, upto):
-        """Nothing was said of these: they were deleted."""
-        assert upto < max(after + 1, self.truth.of(topic, epoch).deleted_below), (
-            f"{topic} {epoch}: nothing was said of {after + 1} to {upto}"
-        )
 
 
 def event(answer):
@@ -181,7 +159,7 @@ def kill_often(path, *, kills, watchers, seed):
     with topics.open(path) as store:
         for topic, config in TOPICS.items():
             store.create(topic, **config)
-    rng, truth = random.Random(seed), Truth()
+    rng, truth = random.Random(seed), Everything()
     clients = [Watcher(number, truth) for number in range(watchers)]
     for client in clients:
         client.start()
@@ -208,7 +186,7 @@ def kill_often(path, *, kills, watchers, seed):
 
 def judge(clients, truth):
     """Every client has come to the same end, and all of them together were told much."""
-    assert len({tuple(sorted(client.places.items())) for client in clients}) == 1
+    assert len({tuple(sorted(client.history.places.items())) for client in clients}) == 1
     assert sum(len(told.data) for told in truth.instances.values()) > 100
 
 
@@ -222,4 +200,4 @@ def test_what_watchers_are_told_adds_up_through_kills(tmp_path):
 def test_what_fifty_watchers_are_told_adds_up_through_twenty_kills(tmp_path):
     clients, truth = kill_often(tmp_path / "data", kills=20, watchers=50, seed=2)
     judge(clients, truth)
-    assert any(client.tombstones for client in clients)
+    assert any(client.history.counts["tombstone"] for client in clients)

@@ -23,11 +23,11 @@ CHUNKED = b"3\r\none\r\nbb8\r\n" + b"two" * 1000 + b"\r\n1\r\n3\r\n0\r\n\r\n"
 
 
 class Pieces:
-    """A source that gives these, then waits for more until it is told the end; `broken`: and then breaks."""
+    """A source that gives these, then waits for more until it is told the end; `broken`: and then raises this."""
 
     bytes_per_s = 1024
 
-    def __init__(self, pieces=PIECES, *, ends=True, broken=False):
+    def __init__(self, pieces=PIECES, *, ends=True, broken=None):
         self.left = list(pieces)
         self.more = trio.Event()
         self.closed = 0
@@ -41,8 +41,8 @@ class Pieces:
         await self.more.wait()
         if self.left:
             return self.left.pop(0)
-        if self.broken:
-            raise StreamBroken
+        if self.broken is not None:
+            raise self.broken
         return b""
 
     def close(self):
@@ -80,7 +80,7 @@ def mock_clock():
 
 
 @asynccontextmanager
-async def wire(source, body, line=b"GET /v0/stream HTTP/1.1", *, capacity=1 << 14):
+async def wire(source, body, line=b"GET /v0/stream HTTP/1.1", *, capacity=1 << 14, bugs=0):
     """A client that has asked; when the block ends the connection has, and the source is closed once."""
     async with open_site(more_routes=[row(body(source))]) as site, trio.open_nursery() as nursery:
         ours, theirs = edge_pair(capacity=capacity)
@@ -91,7 +91,7 @@ async def wire(source, body, line=b"GET /v0/stream HTTP/1.1", *, capacity=1 << 1
         with trio.fail_after(60):
             while not theirs.closed:
                 await wait_all_tasks_blocked()
-        assert (source.closed, site.bugs, site.held_bytes, site.unsent_bytes) == (1, 0, 0, 0)
+        assert (source.closed, site.bugs, site.held_bytes, site.unsent_bytes) == (1, bugs, 0, 0)
 
 
 async def everything(client):
@@ -128,7 +128,15 @@ async def test_the_head_says_how_the_body_ends_and_the_connection_ends_with_it(
 
 
 async def test_a_body_that_breaks_has_no_last_chunk(mock_clock):
-    async with wire(Pieces(broken=True), unbounded) as client:
+    async with wire(Pieces(broken=StreamBroken), unbounded) as client:
+        _, text = await everything(client)
+
+    assert text == CHUNKED.removesuffix(b"0\r\n\r\n")
+
+
+async def test_a_bug_in_the_midst_of_a_body_puts_no_other_answer_into_it(mock_clock):
+    source = Pieces(broken=ZeroDivisionError)
+    async with wire(source, unbounded, bugs=1) as client:
         _, text = await everything(client)
 
     assert text == CHUNKED.removesuffix(b"0\r\n\r\n")
@@ -206,7 +214,7 @@ async def test_over_http2_only_a_known_size_is_told(mock_clock, method, body, le
 
 
 async def test_a_body_that_breaks_resets_its_stream(mock_clock):
-    async with http2(Pieces(broken=True), unbounded) as (peer, stream):
+    async with http2(Pieces(broken=StreamBroken), unbounded) as (peer, stream):
         reply = await peer.reply(stream)
 
     assert (reply.body, reply.ended, reply.reset is None) == (WHOLE, False, False)

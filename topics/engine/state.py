@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from topics.engine.admit import TotalBytes
 from topics.engine.apply import Catalog, apply
 from topics.engine.batch import Entry, Shard, Shortage
 from topics.engine.commands import Checkpointed, Sync
@@ -71,7 +72,7 @@ class EngineState:
     __slots__ = (
         "alarms", "by_time", "by_timer", "calendar", "catalog", "effects", "lanes", "lanes_by_name", "lease_nonce",
         "limits", "moves", "next_lease", "next_topic_id", "orders", "putting", "ready", "rides", "shards", "time",
-        "to_serve",
+        "to_serve", "total",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +82,7 @@ class EngineState:
         self.catalog = catalog
         self.time = time
         self.limits = limits
+        self.total = TotalBytes(limits.total_bytes)
         time.witness(catalog.high_ts)
         time.read()
         self.shards = [Shard(number, time.timer_ms) for number in range(shards)]

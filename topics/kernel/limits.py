@@ -141,6 +141,7 @@ class Limits:
     topics: int = 100_000
     schedules: int = 10_000
     tags_per_topic: int = 1_000_000
+    total_bytes: int = 0
     wal_file_first: int = WAL_FILE_FIRST
     wal_file_max: int = WAL_FILE_MAX
     wal_reserve: int = WAL_RESERVE

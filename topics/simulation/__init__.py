@@ -24,9 +24,11 @@ scheduling         one seed, one order of tasks: Trio run with a seeded schedule
 served             world through the front door: the real runtime and data plane over the simulated disk, and
                    clients that speak HTTP
 shard_stepper      one shard's batch on its way: the stages a driver goes through, one call at a time
-simulated_threads  what stands beneath the server in a simulated run: threads that are none, and an engine and
-                   writers under watch
+simulated_threads  what the server stands on in a simulated run: threads that are none, an engine and writers
+                   under watch, a site whose answers are the same whenever they are made
 synced_bytes       what a sync has covered, from the disk's calls alone (I-17)
+watches            the watchers of a simulation: how they watch through all lives of a server, and whether what they
+                   were told adds up
 wire_claims        what clients were told over the wire, held against what the engine had promised before it was
                    sent
 workload           what the simulated clients ask for: drawn from one seeded generator, small values that

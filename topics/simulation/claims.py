@@ -143,7 +143,7 @@ class TopicClaims:
         """A page was read, and the state at the same instant."""
         recreated = (query.epoch not in (None, plan.epoch)) or query.from_seq > plan.head_seq
         start = 0 if recreated else plan.from_seq
-        self._check_account(plan, records, start)
+        self._check_account(query, plan, records, start)
         self._check_gap(plan, state, recreated=recreated)
         behind = plan.gap.gap_to if plan.gap is not None and not recreated else start
         previous = start
@@ -158,14 +158,17 @@ class TopicClaims:
             self._check_nothing_missing(query, behind, plan.next_from_seq, {r.seq for r in records})
         self.seen_head = max(self.seen_head, plan.head_seq)
 
-    def _check_account(self, plan: DiffPlan, records: Sequence[FrameView], start: int) -> None:
+    def _check_account(
+        self, query: DiffQuery, plan: DiffPlan, records: Sequence[FrameView], start: int
+    ) -> None:
         account = plan.account
         if account.delivered != len(records) or account.total != plan.next_from_seq - start:
             raise PromiseBroken(
                 f"the account does not add up over ({start}, {plan.next_from_seq}]: {account}"
             )
-        if plan.caught_up != (plan.next_from_seq == plan.head_seq):
-            raise PromiseBroken("caught_up is not next_from_seq == head_seq")
+        end_seq = plan.durable_seq if query.durable_only and not self.ephemeral else plan.head_seq
+        if plan.caught_up != (plan.next_from_seq >= end_seq) or plan.next_from_seq > plan.head_seq:
+            raise PromiseBroken(f"caught_up is not next_from_seq >= {end_seq}: {plan!r:.200}")
 
     def _check_gap(self, plan: DiffPlan, state: TopicState, *, recreated: bool) -> None:
         """A tombstone iff the read starts below the floor, at a lost range or in another epoch (I-06)."""

@@ -4,12 +4,12 @@ Theory. One Trio run in virtual time, its order of tasks drawn from the seed, ho
 byte streams in memory, blocking calls run on the loop when the seed says (`beneath`). The ledger sees each promise as
 it is made; what a client reads off the wire must be one of them. A round ends in a crash at a disk call, in the death
 of process or machine in the middle of anything, or in a drain, behind which nothing may be left: no request, no waiting
-reader, no held byte, no reservation. Then the next round recovers, as in `World`.
+reader, no held byte, no reservation. Then the next round recovers, as in `World`. Watchers live through all rounds; in
+a last one, in which nothing is written, each comes to the heads.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -29,10 +29,7 @@ from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.log.reads.frames import Extent, assemble
-from topics.server.api.message import Answer, Peer
-from topics.server.api.ops import OpCall
 from topics.server.api.resources.state import SiteOptions
-from topics.server.api.site import Admitted, Site
 from topics.server.api.table import route_table
 from topics.server.wire.connection import WireConnection
 from topics.server.wire.patience import WireOptions
@@ -46,7 +43,9 @@ from topics.simulation.queues.queue_history import check_queue_history
 from topics.simulation.queues.waiting_claims import check_waiting
 from topics.simulation.queues.wire_jobs import OverheardEdge, WireJobs
 from topics.simulation.scheduling import LoopClock, innermost, run_seeded
-from topics.simulation.simulated_threads import Doubtful, SeededThreads, watch_claims, watched
+from topics.simulation.simulated_threads import Doubtful, SeededThreads, SteadySite, watch_claims, watched
+from topics.simulation.watches.simulated_watcher import SimulatedWatcher
+from topics.simulation.watches.wire_watches import WireWatches
 from topics.simulation.wire_claims import WireClaims
 from topics.simulation.workload import Workload
 from topics.simulation.world import World, WorldReport
@@ -56,7 +55,6 @@ from topics.testing.streams import MemoryEdge, edge_pair
 
 _WIRE: Final = WireOptions(head_s=2.0, idle_s=4.0, grace_s=2.0, byte_rate=1 << 20, now_s=lambda: 0.0)
 _DRAIN_S: Final = 10.0
-_PERFORMANCE: Final = re.compile(rb'"performance":\{[^}]*\}')
 _CLIENTS: Final = 7
 _TIDY: Final = 0.4
 _SERVED: Final[ContextVar[OverheardEdge | None]] = ContextVar(
@@ -64,47 +62,32 @@ _SERVED: Final[ContextVar[OverheardEdge | None]] = ContextVar(
 )  # the connection of a task
 
 
-class SteadySite(Site):
-    """Its answers tell no time that the wall clock had a part in, so that a slow machine moves no byte on the wire."""
-
-    async def answer(self, admitted: Admitted, body: bytes, peer: Peer) -> Answer:
-        answer = await super().answer(admitted, body, peer)
-        answer.body = _PERFORMANCE.sub(b'"performance":{}', answer.held)
-        return answer
-
-    def message(self, call: OpCall) -> bytes:
-        return _PERFORMANCE.sub(b'"performance":{}', super().message(call))
-
-
 class ServedWorld(World):
-    """One run. `runtime`: the type that is served (for planting faults that the checkers must find)."""
+    """One run. `runtime`, `site`: the types that are served (for planting faults that the checkers must find)."""
 
     runtime: Runtime
     site: SteadySite
     _server: trio.Nursery
 
     def __init__(
-        self,
-        seed: int,
-        *,
-        rounds: int = 5,
-        visits: int = 5,
-        port: Callable[[SimDisk], Disk] | None = None,
-        runtime: type[Runtime] = Runtime,
-        asking: type[Workload] = Workload,
-    ) -> None:
+        self, seed: int, *, rounds: int = 5, visits: int = 5, port: Callable[[SimDisk], Disk] | None = None,
+        runtime: type[Runtime] = Runtime, site: type[SteadySite] = SteadySite,
+        asking: type[Workload] = Workload, watchers: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__(seed, rounds=rounds, port=port, asking=asking)
         self.clock = LoopClock()
         self.wire = WireClaims(self.ledger)
         self.wire_jobs = WireJobs(self.ledger)
         self._askers: dict[int, OverheardEdge | None] = {}  # of claims, by ticket
         self.visits = visits
-        self._runtime_type = runtime
+        self._runtime_type, self._site_type = runtime, site
         self._dead = False
         self._broken: PromiseBroken | None = None
         self._life = trio.CancelScope()
         self._one_less = trio.Event()
         self._open_connections: dict[WireConnection, MemoryEdge] = {}
+        self.wire_watches = WireWatches()
+        self.watchers = [SimulatedWatcher(self, self.wire_watches) for _ in range(watchers)]
 
     def run(self) -> WorldReport:
         """All rounds. Raises what broke, out of the groups of the tasks around it."""
@@ -118,9 +101,14 @@ class ServedWorld(World):
             for number in range(self._rounds):
                 self._note(f"round {number}")
                 self._open()
-                await self._serve_round()
+                end = self.random.choices(("crash", "kill", "drain", "quiet"), (40, 15, 25, 20))[0]
+                await self._serve_round(end)
                 self.disk.heal()
                 self.disk.free = CAPACITY
+                self._crash()
+            while self.watchers and not self.counts["watched to heads"]:
+                self._open()  # which may leave a crash behind for the life that follows
+                await self._serve_round("watched")
                 self._crash()
             self._open()
             self._read_everything()
@@ -135,21 +123,22 @@ class ServedWorld(World):
 
     # A round.
 
-    async def _serve_round(self) -> None:
+    async def _serve_round(self, end: str) -> None:
         """Serve clients until the round's end, whichever it is."""
-        end = self.random.choices(("crash", "kill", "drain", "quiet"), (40, 15, 25, 20))[0]
         self._note(f"served until {end}")
         assert self.opened is not None
         self.opened = watched(self.opened, self)
         self._dead, self._life = False, trio.CancelScope()
         self.wire.begin()
         self.wire_jobs.begin()
+        self.wire_watches.begin()
         self._askers.clear()
         threads = SeededThreads(self.random, self._die)
         doubtful = cast(Reader, Doubtful(self.opened.reader, self.random))
         self.runtime = self._runtime_type(attrs.evolve(self.opened, reader=doubtful), threads=threads)
         watch_claims(self.runtime.claims, lambda ticket: self._askers.update({id(ticket): _SERVED.get()}))
-        self.site = SteadySite(route_table(), SiteOptions(limits=self._options.limits))
+        options = SiteOptions(limits=self._options.limits, entropy=self.entropy)
+        self.site = self._site_type(route_table(), options)
         if end == "crash":
             self.disk.crash_at(self.random.randrange(80), self.random.choice(list(Landed)))
         try:
@@ -170,20 +159,39 @@ class ServedWorld(World):
         async with self.runtime.running():
             self.site.begin(self.runtime)
             async with trio.open_nursery() as self._server:
-                async with trio.open_nursery() as around:
-                    around.start_soon(self._weather)
-                    if self.random.random() < _TIDY:
-                        around.start_soon(self._tidy)
-                    if end == "kill":
-                        around.start_soon(self._after_a_while, self._kill)
-                    elif end == "drain":
-                        around.start_soon(self._after_a_while, self._let_go)
-                    async with trio.open_nursery() as clients:
-                        for _ in range(_CLIENTS):
-                            clients.start_soon(SimulatedClient(self).run)
-                    around.cancel_scope.cancel()
-                if end != "drain" or not self.site.draining:
+                if end == "watched":
+                    await self._watch_to_heads()
+                else:
+                    await self._serve_clients(end)
+                if not self.site.draining:
                     await self._let_go()
+
+    async def _serve_clients(self, end: str) -> None:
+        async with trio.open_nursery() as around:
+            for watcher in self.watchers:
+                around.start_soon(watcher.run)
+            around.start_soon(self._weather)
+            if self.random.random() < _TIDY:
+                around.start_soon(self._tidy)
+            if end == "kill":
+                around.start_soon(self._after_a_while, self._kill)
+            elif end == "drain":
+                around.start_soon(self._after_a_while, self._let_go)
+            async with trio.open_nursery() as clients:
+                for _ in range(_CLIENTS):
+                    clients.start_soon(SimulatedClient(self).run)
+            around.cancel_scope.cancel()
+
+    async def _watch_to_heads(self) -> None:
+        """Nothing is written any more: each watcher has come to the same end."""
+        async with trio.open_nursery() as watching:
+            for watcher in self.watchers:
+                watching.start_soon(watcher.run_to_heads)
+        states = [self.engine.topic_state(name) for name in self.engine.names()]
+        for watcher in self.watchers:
+            watcher.check_at(states)
+            self.counts += watcher.history.counts
+        self.counts["watched to heads"] += 1
 
     async def _weather(self) -> None:
         """Time that jumps, errors of the disk, a disk that fills."""
@@ -332,6 +340,7 @@ class ServedWorld(World):
         with self._checking():
             self.ledger.read(self.engine, query, plan, views, state)
         self.wire.planned(plan, views)
+        self.wire_watches.planned(query, plan, views)
         self.counts["pages"] += 1
 
     @contextmanager

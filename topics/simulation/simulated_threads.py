@@ -1,4 +1,5 @@
-"""What stands beneath the server in a simulated run: threads that are none, and an engine and writers under watch.
+"""What the server stands on in a simulated run: threads that are none, an engine and writers under watch, a site whose
+answers are the same whenever they are made.
 
 The runtime is the real one. Its blocking calls run on the loop, each at a moment drawn from the seed, whole; between
 two of them everything else may happen. The engine's calls are told to the ledger as they are made, so that a promise
@@ -9,9 +10,10 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import attrs
 import msgspec
@@ -29,12 +31,16 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.limits import INLINE_BYTES_MAX
 from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.log.reads.frames import Extent
+from topics.server.api.message import Answer, Peer
+from topics.server.api.ops import OpCall
+from topics.server.api.site import Admitted, Site
 from topics.simulation.ledger import Ledger
 from topics.simulation.shard_stepper import WatchedWriter
 from topics.store.opened import Opened
 from topics.testing.faults import SimCrash
 
 T = TypeVar("T")
+_PERFORMANCE: Final = re.compile(rb'"performance":\{[^}]*\}')
 _DELAYS_S = (0.0, 0.0, 0.0002, 0.001, 0.004, 0.02)
 
 
@@ -197,3 +203,16 @@ class Doubtful:
 
     def nowait(self, extent: Extent) -> bytes | None:
         return None if self.random.random() < 0.5 else self.reader.nowait(extent)
+
+
+class SteadySite(Site):
+    """Its answers tell no time that the wall clock had a part in, so that a slow machine moves no byte on the wire."""
+
+    async def answer(self, admitted: Admitted, body: bytes, peer: Peer) -> Answer:
+        answer = await super().answer(admitted, body, peer)
+        if isinstance(answer.body, bytes):
+            answer.body = _PERFORMANCE.sub(b'"performance":{}', answer.body)
+        return answer
+
+    def message(self, call: OpCall) -> bytes:
+        return _PERFORMANCE.sub(b'"performance":{}', super().message(call))

@@ -32,7 +32,8 @@ class Events:
         while b"\r\n\r\n" not in self.client.buffer:
             self.client.buffer += await self.client.receive()
         head, _, self.client.buffer = self.client.buffer.partition(b"\r\n\r\n")
-        assert set(head.split(b"\r\n")) >= HEAD, head
+        self.head = set(head.split(b"\r\n"))
+        assert self.head >= HEAD, head
         retry, _, self.first_id = (await self.text()).partition("\nid: ")
         assert retry == "retry: 2000"
         return self
@@ -98,7 +99,7 @@ class Http2Events(Events):
         reply = self._peer.replies[self._stream]
         while not reply.headers:
             await self._more()
-        head = {b"%b: %b" % field for field in reply.headers.items()}
+        self.head = head = {b"%b: %b" % field for field in reply.headers.items()}
         assert head >= {b":status: 200", *HEAD} - {STATUS_LINE}, head
         retry, _, self.first_id = (await self.text()).partition("\nid: ")
         assert retry == "retry: 2000"

@@ -1,14 +1,18 @@
 """Topics watched as server-sent events: every event of the page, in order, and nothing twice (http-api 9)."""
 
+import json
+
 import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.server.api.asking import ask
 from tests.server.api.asking import said as said_of
 from tests.server.planes import JSON
 from tests.server.wire.events import Events
 from tests.server.wire.playing import pass_time
 from tests.server.wire.watching import place, said_by, seqs
+from topics.engine.commands import DeleteTopic
 from topics.server.api.resources.state import SiteOptions
 from topics.server.api.watching.frames import checkpoint_id, id_of, parse_id
 from topics.server.api.watching.sessions import TRAIL_MAX
@@ -33,7 +37,7 @@ async def caught_up(events):
     return told
 
 
-@pytest.mark.rule("H9.1", "H9.2", "H9.5", "H9.6", "H9.7", "H9.11", "H9.13")
+@pytest.mark.rule("H9.1", "H9.2", "H9.5", "H9.6", "H9.7", "H9.11", "H9.13", "H9.18")
 async def test_records_come_as_they_are_written(mock_clock, kind):
     async with place(kind) as here:
         await here.make(durable=True)
@@ -332,6 +336,25 @@ async def test_the_end_of_a_topic_is_told_and_of_the_last_is_the_end(mock_clock,
         assert (await events.told())[2]["topic"] == "b"
         assert await events.text() == ""
         assert here.site.watch_sessions.taken == 0
+        await here.gone(events)
+
+
+async def test_the_last_record_of_a_topic_and_its_end_may_be_sent_together(mock_clock, kind):
+    async with place(kind) as here:
+        await here.put(1, 2)
+        page = here.runtime.page
+
+        async def slow_page(query, *how):
+            found = await page(query, *how)
+            if query.from_seq == 0:  # it is deleted while its first page is read
+                await here.runtime.submit(DeleteTopic(topic="t"))
+            return found
+
+        here.runtime.page = slow_page
+        events = await here.stream(topics={"t": {}}, limit=1)
+        assert seqs(await events.told()) == [1]
+        assert (await events.told())[0] == "topic-deleted"
+        assert await events.text() == ""
         await here.gone(events)
 
 
@@ -639,6 +662,31 @@ async def test_a_bug_in_what_is_sent_at_once_ends_that_stream_only(mock_clock):
         assert here.site.bugs == 1
         here.site.bugs = 0
         await here.gone(other)
+
+
+@pytest.mark.rule("H9.15")
+async def test_a_session_that_ends_before_its_stream_has_begun_says_so(mock_clock):
+    async with place() as here:
+        await here.put(1)
+        wid = (await here.watch(topics={"t": {}}))["wid"]
+        stream = (await ask(here.site, "GET", f"/v0/watch/{wid}")).body.source
+        here.site.watches().find(wid, here.site.keys.anybody).end()
+        assert await stream.piece() == b"retry: 2000\n\n"
+        last = await stream.piece()
+        assert last.startswith(b"event: error\ndata: ")
+        told = json.loads(last.split(b"data: ")[1])
+        assert (told["code"], told["reason"]) == (404, "session_expired")
+        assert await stream.piece() == b""
+        stream.close()
+
+
+@pytest.mark.rule("H11.18")
+async def test_where_the_bound_is_none_there_may_be_any_number(mock_clock, kind):
+    async with place(kind, watch_sessions_max=0, streams_max=0) as here:
+        await here.put(1)
+        streams = [await here.stream(topics={"t": {}}) for _ in range(3)]
+        assert (here.site.watch_sessions.taken, here.site.streams.taken) == (3, 3)
+        await here.gone(*streams)
 
 
 @pytest.mark.rule("H11.18", "H11.13")

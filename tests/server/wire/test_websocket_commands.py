@@ -69,6 +69,21 @@ async def test_a_write_has_the_answer_that_it_has_over_http(mock_clock):
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.rule("H11.19")
+async def test_a_write_above_the_total_bytes_is_refused_as_over_http(mock_clock):
+    limits = Limits(total_bytes=10, wal_file_first=64 * KIB, wal_reserve=4 * KIB)
+    async with open_site(limits=limits) as site, socket_of(site) as (peer, _):
+        await peer.send(
+            publish(12345678), publish(123, request_id=1), publish(123, topic="new"), publish(1, 2)
+        )
+        found = await peer.messages(4)
+        assert [one["op"] for one in found] == ["ack", "error", "error", "ack"]
+        assert (found[1]["code"], found[1]["request_id"]) == ("throttled", 1)
+        assert found[1]["detail"] == {"limit": "total_bytes", "max": 10}
+        assert found[3]["head_seq"] == 3
+        assert site.ready_runtime().engine.names() == ["t"]
+
+
 @pytest.mark.rule("H0.2")
 async def test_what_nobody_knows_is_ignored_and_named(mock_clock):
     async with open_site() as site, socket_of(site) as (peer, _):

@@ -240,3 +240,15 @@ async def test_an_idle_watch_has_no_task(mock_clock):
         await peer.messages(3)
         await here.settled()
         assert trio.lowlevel.current_statistics().tasks_living == before
+
+
+async def test_who_writes_while_a_connection_ends_is_not_told_of_it(mock_clock):
+    """Both sides have closed, and the server still reads what its peer may send."""
+    async with place() as here, socket_of(here.site) as (peer, _):
+        await here.put(1)
+        await peer.send(subscribe())
+        await peer.messages(3)
+        await peer.send(close())
+        assert (await peer.frame()).close == (1000, "")
+        await here.settled()
+        assert (await here.put(2))["head_seq"] == 2

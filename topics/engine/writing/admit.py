@@ -5,6 +5,9 @@ Each check raises `Rejected` with the limit in its detail and changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Final
+
 from topics.engine.commands import Append
 from topics.engine.lane import Lane
 from topics.kernel.columns import RecordColumns
@@ -14,6 +17,8 @@ from topics.kernel.limits import Limits
 from topics.log import retention
 from topics.log.kinds import kind_of
 from topics.log.topic import Topic
+
+_LANES_PER_MS: Final = 100  # that may be looked at again and again: about 1 % of the loop's time
 
 
 def check_limits(records: RecordColumns, limits: Limits) -> None:
@@ -85,6 +90,49 @@ def check_topic_limits(topic: Topic, records: RecordColumns, limits: Limits) -> 
                     limit="tags_per_topic",
                     max=limits.tags_per_topic,
                 )
+
+
+class TotalBytes:
+    """What all topics store may be so much, 0 for anything.
+
+    Nobody counts it as it goes. Known is what it was when it was last looked at and what was written since, which is
+    never less than what there is. When that is too much it is looked at again, the less often the more topics there
+    are (decision 90).
+    """
+
+    __slots__ = ("_known", "_looked_ms", "_most")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known = most  # until the first look
+        self._looked_ms: int | None = None
+
+    def check(self, lanes: Collection[Lane], command: Append, records: RecordColumns, timer_ms: int) -> None:
+        """Raises `Rejected`: these are too much. Of records that move there is no more than before."""
+        if not self._most or not len(records) or command.moved:
+            return
+        size = stored_size(records)
+        if self._known + size > self._most:
+            rest_ms = len(lanes) // _LANES_PER_MS
+            if self._looked_ms is None or timer_ms - self._looked_ms >= rest_ms:
+                self._known = sum(map(_stored_in, lanes))
+                self._looked_ms = timer_ms
+        if self._known + size > self._most:
+            raise Rejected(
+                Code.THROTTLED,
+                f"the store holds {self._known} of {self._most} bytes, and {size} more are too many: delete records,"
+                " lower a topic's cap, or raise TOPICS_MAX_TOTAL_BYTES",
+                limit="total_bytes",
+                max=self._most,
+            )
+
+    def add(self, size: int) -> None:
+        """So much was written."""
+        self._known += size
+
+
+def _stored_in(lane: Lane) -> int:
+    return lane.reserved_bytes + (0 if lane.topic is None else lane.topic.index.live_bytes)
 
 
 def check_caps(lane: Lane, topic: Topic, records: RecordColumns, now_ms: int) -> None:

@@ -1,7 +1,7 @@
 """Proposing a write: every check before a seq is assigned, then seqs, reservations and frames in one step.
 
-Order of checks: limits, existence, idempotency key, `expected_head`, dedup, caps, space (semantics 7, 2.9): a retry
-on a full topic succeeds, and whatever is refused is refused before it has a seq.
+Order of checks: limits, existence, idempotency key, `expected_head`, dedup, caps, total bytes, space (semantics 7,
+2.9): a retry on a full topic succeeds, and whatever is refused is refused before it has a seq.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def append_absent(state: EngineState, ticket: Ticket, now_ms: int) -> None:
     if not command.create:
         raise no_topic(name)
     if command.expected_head:
-        raise Rejected(
-            Code.SEQ_MISMATCH, f"topic {name!r} does not exist, so its head is 0", topic=name, head_seq=0
-        )
+        absent = f"topic {name!r} does not exist, so its head is 0"
+        raise Rejected(Code.SEQ_MISMATCH, absent, topic=name, head_seq=0)
     admit.check_creation(command, state.limits)
+    state.total.check(state.lanes.values(), command, command.records, state.time.timer_ms)
     lane = propose_create(state, name, command.config, None, now_ms)
     ticket.created = True
     state.park(lane, ticket)
@@ -93,6 +93,7 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
     state.check_writable(lane.shard, lane)
     if topic.config.discard is Discard.REJECT:
         admit.check_caps(lane, topic, records, now_ms)
+    state.total.check(state.lanes.values(), command, records, state.time.timer_ms)
     _write(state, lane, topic, ticket, records, duplicates, digest, now_ms)
 
 
@@ -230,6 +231,7 @@ def _write(
     lane.next_seq += count
     lane.reserved_records += count
     lane.reserved_bytes += stored
+    state.total.add(stored)
     if key is not None or records.dedup_id is not None:
         write.reserve_names()
     if not synced:

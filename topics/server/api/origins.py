@@ -4,6 +4,9 @@ A browser sends `Origin` with whatever a page does across sites. Served are page
 listed origins; `Sec-Fetch-Site: cross-site` without a listed origin is refused too. With auth off a `Host` that is
 neither a loopback name, nor the bind address, nor listed is 421: a page of another name that resolves to this machine
 (DNS rebinding) gets nothing.
+
+What a page of a listed origin is answered, good or bad, its browser lets it read: the answer names the origin (CORS,
+decision 89). Before a request that a form could not send a browser asks whether it may, without a key: `asks_first`.
 """
 
 from __future__ import annotations
@@ -15,6 +18,10 @@ import attrs
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.message import Head
 
+HEADERS_ASKED: Final = b"authorization, content-type, idempotency-key, last-event-id"  # that a page may set
+_HEADERS_READ: Final = b"retry-after, www-authenticate"  # and read, beside those that any page may
+_ASKED_FOR_S: Final = 600  # that a browser may keep what it was told of a path
+_VARY: Final = (b"vary", b"origin")
 _LOOPBACK: Final = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
 
 
@@ -45,6 +52,35 @@ class Origins:
                 )
         elif headers.get(b"sec-fetch-site", b"").lower() == b"cross-site":
             raise Rejected(Code.FORBIDDEN, "sec-fetch-site: pages of other sites may not call this server")
+
+    def asks_first(self, head: Head) -> bool:
+        """Whether a browser asks for a page of a listed origin what it may send to this path."""
+        return (
+            head.method == b"OPTIONS"
+            and b"access-control-request-method" in head.headers
+            and head.headers.get(b"origin") in self.allowed
+        )
+
+    def told_first(self, allow: str) -> tuple[tuple[bytes, bytes], ...]:
+        """What it is told, beside `shared`. `allow`: the methods of the path."""
+        return (
+            (b"access-control-allow-methods", allow.encode()),
+            (b"access-control-allow-headers", HEADERS_ASKED),
+            (b"access-control-max-age", b"%d" % _ASKED_FOR_S),
+        )
+
+    def shared(self, head: Head) -> tuple[tuple[bytes, bytes], ...]:
+        """By which a page of a listed origin may read an answer, and a cache knows that it is for that one."""
+        if not self.allowed:
+            return ()
+        origin = head.headers.get(b"origin")
+        if origin not in self.allowed:
+            return (_VARY,)
+        return (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", _HEADERS_READ),
+            _VARY,
+        )
 
     def _check_host(self, host: bytes) -> None:
         name = host_name(host).lower()

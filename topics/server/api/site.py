@@ -27,6 +27,7 @@ from topics.server.api.ops import OpCall, message_of, with_head
 from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX, ServerState, SiteOptions
 from topics.server.api.routes import Body, Route, RoutedPath, RouteTable
 from topics.server.auth.keys import Key, Keys
+from topics.server.auth.scopes import PROBE, Names
 from topics.server.runtime.log import log
 
 UNFOLDED_AT_ONCE: Final = 2  # gzip bodies: room for all that one may become is held until it is done
@@ -89,9 +90,11 @@ class Site(ServerState):
         place = self.place(head)
         if place is None:
             raise not_found("such path")
-        route = self.table.route(place, head.method)
-        self.options.origins.check(head)
-        key = authorise(self.keys, head, route, place.params, probe_auth=self.options.probe_auth)
+        origins, key = self.options.origins, self.keys.stranger
+        route = _ASKED_FIRST if origins.asks_first(head) else self.table.route(place, head.method)
+        origins.check(head)
+        if route is not _ASKED_FIRST:
+            key = authorise(self.keys, head, route, place.params, probe_auth=self.options.probe_auth)
         body_max = self.options.limits.body_bytes
         if head.length is not None and head.length > body_max:
             raise too_large(body_max)
@@ -139,6 +142,7 @@ class Site(ServerState):
             if unfolded is not None:
                 unfolded.release()
         self.counts[route.name, answer.status] += 1
+        answer.headers += self.options.origins.shared(head)
         if isinstance(answer.body, bytes) and len(answer.body) >= encoding.ENCODE_BYTES_MIN:
             try:
                 answer = await encoding.encoded(head, answer)
@@ -148,10 +152,12 @@ class Site(ServerState):
                 raise
         return answer
 
-    def refuse(self, error: Rejected) -> Answer:
-        """The answer to a head that was not admitted."""
+    def refuse(self, error: Rejected, head: Head | None = None) -> Answer:
+        """The answer to a request that was not admitted. `head`: None if it could not be read."""
         answer = error_answer(error, performance=_AT_ONCE)
         self.counts["", answer.status] += 1
+        if head is not None:
+            answer.headers += self.options.origins.shared(head)
         return answer
 
     def refused(self, error: TopicsError, *, performance: bytes = b"") -> Answer:
@@ -217,6 +223,21 @@ class Site(ServerState):
     def _told_of(self, bug: Exception, call: OpCall) -> Rejected:
         call.is_bug = True
         return self._told_bug(bug, call.where)
+
+
+async def _tell_first(call: HandlerCall) -> Answer:
+    """To a browser that asks for a page (CORS)."""
+    allow = call.head.place.allow
+    answer = call.ok({"allow": allow})
+    answer.headers += call.site.options.origins.told_first(allow)
+    return answer
+
+
+# Of no path, and of each.
+_ASKED_FIRST: Final = Route(
+    name="asked_first", method=b"OPTIONS", path="", handler=_tell_first, scope=PROBE, names=Names.NONE,
+    summary="", early=True,
+)  # fmt: skip
 
 
 class CountedStream:

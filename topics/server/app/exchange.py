@@ -123,14 +123,15 @@ class Http2Exchange:
             self._end_waits()
 
     async def _answer(self) -> Answer:
-        site = self._site
+        site, head = self._site, None
         try:
             if self._refusal is not None:
                 raise self._refusal
             if self._scope["method"] == "CONNECT":
                 message = "CONNECT, and with it WebSocket, is not served over HTTP/2; use HTTP/1.1"
                 raise Rejected(Code.NOT_IMPLEMENTED, message)
-            admitted = site.admit(head_of(self._scope, site.options))
+            head = head_of(self._scope, site.options)
+            admitted = site.admit(head)
             try:
                 self._belong_to(admitted.key)
                 if admitted.route.upgrade is not None:
@@ -144,7 +145,7 @@ class Http2Exchange:
             finally:
                 admitted.end()
         except Rejected as error:
-            return site.refuse(error)
+            return site.refuse(error, head)
 
     def _belong_to(self, key: Key) -> None:
         self._key = key

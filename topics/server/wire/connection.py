@@ -72,6 +72,7 @@ class WireConnection:
         self._tasks: trio.Nursery
         self._writer = AnswerWriter(self.options.now_s)
         self._last: tuple[bytes, WireHead] | None = None  # a head that was served here
+        self._is_streaming = False  # an answer in pieces, the last one
         self._body: bytes | None = None  # of the present request, from when it is there until it is served
 
     @property
@@ -185,13 +186,14 @@ class WireConnection:
                 admitted.end()
         except Rejected as refused:
             self._body = None
-            answer = self.site.refuse(refused)
+            answer = self.site.refuse(refused, wire.head)
             if wire.chunked or wire.head.length:
                 await self._end(answer, without_body=wire.head.method == b"HEAD")
                 return False
             return await self._go_on(self._gather(answer, wire))
         self._link.held.release()
         if not isinstance(answer.body, bytes):
+            self._is_streaming = True
             await send_stream(self._link, self._writer, answer, answer.body, wire)
             return False
         closes = self._gather(answer, wire)
@@ -355,5 +357,7 @@ class WireConnection:
     async def _broken(self, bug: Exception) -> None:
         self._link.outgoing.drop()
         answer = self.site.failed(bug, "connection")
+        if self._is_streaming:  # its head has gone, and nobody would take this for another
+            return
         with trio.move_on_after(LINGER_S), suppress(Exception):  # what broke may be the stream
             await self._end(answer)

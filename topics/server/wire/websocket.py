@@ -135,13 +135,15 @@ class WebSocket:
                     self._tasks.cancel_scope.cancel()
                 finally:
                     self._leave_claims()
+                    if self.watch is not None:  # while tasks can still be started, for news starts one
+                        if self.watch.subscriptions and self._link.is_given_up:
+                            self._site.told_slow(len(self.watch.subscriptions))
+                        self.watch.close()
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._link.linger()
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             self._site.failed(bug, "websocket")
         finally:
-            if self.watch is not None and self.watch.subscriptions and self._link.is_given_up:
-                self._site.told_slow(len(self.watch.subscriptions))
             for call in (*self._leaving, *self._ready):
                 call.dropped()
             for give_back in reversed(self._at_end):

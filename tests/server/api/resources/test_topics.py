@@ -266,3 +266,21 @@ async def test_a_cap_on_topics_counts_only_new_ones_and_leaves_nothing_behind():
         assert (await said(site, "POST", "/v0/topics/a", two))[0] == 200
         await ask(site, "DELETE", "/v0/topics/a")
         assert (await said(site, "PUT", "/v0/topics/c"))[0] == 201
+
+
+@pytest.mark.rule("H11.19", "H11.12", "H1.33")
+async def test_a_cap_on_total_bytes_refuses_what_is_new_and_leaves_nothing_behind():
+    assert Limits().total_bytes == 0
+    limits = Limits(total_bytes=10, wal_file_first=SMALL.wal_file_first, wal_reserve=SMALL.wal_reserve)
+    async with open_site(limits=limits) as site:
+        assert (await said(site, "POST", "/v0/topics/a", {"records": [{"data": 12345678}]}))[0] == 201
+        for topic in "ab":
+            answer = await ask(site, "POST", f"/v0/topics/{topic}", {"records": [{"data": 123}]})
+            error = fields_of(answer)["error"]
+            assert (answer.status, error["code"]) == (429, "throttled")
+            assert (error["detail"]["limit"], error["detail"]["max"]) == ("total_bytes", 10)
+            assert any(name == b"retry-after" for name, _ in answer.headers)
+        assert (await said(site, "GET", "/v0/topics/a"))[1]["head_seq"] == 1
+        assert (await said(site, "GET", "/v0/topics/b"))[0] == 404
+        await ask(site, "POST", "/v0/topics/a/delete", {"before_seq": 2})
+        assert (await said(site, "POST", "/v0/topics/b", {"records": [{"data": 123}]}))[0] == 201

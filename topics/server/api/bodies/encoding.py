@@ -17,7 +17,7 @@ from topics.server.api.message import Answer, Head
 ENCODE_BYTES_MIN: Final = 1024
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _LEVEL: Final = 1
-_VARY: Final = (b"vary", b"accept-encoding")
+_VARY: Final = b"vary"
 _RATIO_MAX: Final = 1032  # of deflate
 _PIECE: Final = 1 << 16
 _SLICE: Final = 1 << 12
@@ -83,7 +83,9 @@ def gunzip(body: bytes, body_max: int) -> bytes:
 
 async def encoded(head: Head, answer: Answer) -> Answer:
     """An answer that is worth it, compressed if that was asked for; a cache is told that it might not have been."""
-    body, headers = answer.held, (*answer.headers, _VARY)
+    varies = b", ".join((*(value for name, value in answer.headers if name == _VARY), b"accept-encoding"))
+    others = (field for field in answer.headers if field[0] != _VARY)
+    body, headers = answer.held, (*others, (_VARY, varies))
     assert len(body) >= ENCODE_BYTES_MIN
     if accepts_gzip(head.headers.get(b"accept-encoding", b"")):
         body = await trio.to_thread.run_sync(partial(gzip.compress, body, _LEVEL, mtime=0))

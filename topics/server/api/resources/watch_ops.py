@@ -74,7 +74,6 @@ async def subscribe(call: OpCall) -> None:
             push=session.push,
             room=Share(call.site.answers),
         )
-        session.at_end(watch.close)
     if len(watch.subscriptions.keys() | places.keys()) > limits.watch_topics:
         raise Rejected(
             Code.THROTTLED,

@@ -69,7 +69,9 @@ class WatchStream:
         self._session = session
         self._room = room
         self._watcher = Watcher(runtime, self._events, self._wake)
-        self._made: list[Watched] = []  # of whom there is something in the last piece
+        self._made: dict[
+            Watched, None
+        ] = {}  # of whom there is something in the last piece, perhaps several things
         self._task: trio.lowlevel.Task | None = None  # which sleeps
         self._begun: bytes | None = last_id  # until it has begun
         self._last = b""  # what is said at the end
@@ -183,7 +185,7 @@ class WatchStream:
 
     def _events(self, step: Step) -> list[bytes]:
         one, plan = step.subscription, step.plan
-        self._made.append(one)
+        self._made[one] = None
         if step.error is not None:
             retry_ms = int(THROTTLED_S * 1000) if step.is_throttled else 0
             return [topic_error(one.topic, step.error, retry_ms=retry_ms)]
