@@ -117,6 +117,12 @@ class Store(Findings, TopicStore):
             if self._compactor is not None:
                 self._compactor.start()
 
+    @property
+    def time_ms(self) -> int:
+        """The store's time: the clock's, or that of its last record if the clock is behind it."""
+        with self._local.lock:
+            return self._opened.engine.now_ms()
+
     def compact(self) -> CompactionResult:
         """Give back now what deleted, expired and evicted records hold in segments; says how much that was.
 
