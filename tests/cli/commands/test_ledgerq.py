@@ -98,3 +98,16 @@ def test_a_server_is_no_place_to_export_from(call: Call, server: PrivateServer) 
 
     assert answer.code == 1
     assert "topics backup" in answer.err
+
+
+def test_a_server_takes_an_import_with_times_of_its_own(call: Call, server: PrivateServer) -> None:
+    """Ids, headers and priorities; without the flag it is refused."""
+    asked = ("import", "--ledgerq", str(RELEASE), "ledgerq-mail", "--url", server.url)
+    refused = call(*asked)
+    taken = call(*asked, "--new-timestamps", "--read-position", "400")
+    jobs = call("queue", "peek", "ledgerq-mail", "--url", server.url, "--json").lines
+
+    assert refused.code == 2
+    assert taken.code == 0
+    assert [job["$seq"] for job in jobs if job.get("priority") == 9] == [403, 410, 417]
+    assert call("state", "ledgerq-mail", "--url", server.url, "--json").lines[0]["head_seq"] == 420
