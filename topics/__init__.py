@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from topics.log.floors import Gap
     from topics.log.reads.diff import Account
     from topics.store.opened import StoreOptions
+    from topics.store.stats import StoreStats
 
 _WHERE = {
     "Account": "topics.log.reads.diff",
@@ -85,6 +86,7 @@ _WHERE = {
     "Rejected": "topics.kernel.errors",
     "Store": "topics.embed.store",
     "StoreOptions": "topics.store.opened",
+    "StoreStats": "topics.store.stats",
     "Tombstone": "topics.calls.watching.values",
     "Topic": "topics.calls.blocking",
     "TopicConfig": "topics.kernel.config",
@@ -105,9 +107,9 @@ __all__ = [
     "AsyncStore", "AsyncTopic", "AsyncWatch", "AsyncWorker", "CannotOpen", "CaughtUp", "Client",
     "CompactionResult", "Corrupt", "Fatal", "Gap", "Job", "JobsSettled", "Limits", "Page", "Patience",
     "PeekedJob", "Producer", "Queue", "QueueState", "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected",
-    "Store", "StoreOptions", "Tombstone", "Topic", "TopicConfig", "TopicDeleted", "TopicState",
-    "TopicSummary", "TopicsError", "Unreachable", "Watch", "WatchedRecord", "Worker", "__version__", "open",
-    "open_trio",
+    "Store", "StoreOptions", "StoreStats", "Tombstone", "Topic", "TopicConfig", "TopicDeleted",
+    "TopicState", "TopicSummary", "TopicsError", "Unreachable", "Watch", "WatchedRecord", "Worker", "__version__",
+    "open", "open_trio",
 ]  # fmt: skip
 
 

@@ -37,6 +37,7 @@ def test_a_directory_of_the_release_becomes_a_queue(call: Call) -> None:
     assert call("state", "mail", "--data", "new", "--json").lines[0]["head_seq"] == 420
 
 
+@pytest.mark.rule("Q7.14")
 def test_damage_is_listed_and_the_exit_code_is_1(call: Call, damaged: pathlib.Path) -> None:
     """File, place and why; all others are there."""
     answer = call("import", "--ledgerq", str(damaged), "mail", "--data", "new")

@@ -83,6 +83,7 @@ def entry(number: int, **fields: Any) -> Entry:
 # The directory that ledgerq 1.4.1 wrote.
 
 
+@pytest.mark.rule("Q7.12")
 def test_every_message_of_the_release_comes_with_all_that_it_had(tmp_path: pathlib.Path) -> None:
     """Into a log: ids, times, headers, priorities, expiry, payloads unfolded, just as they were put."""
     done = taken(RELEASE, tmp_path / "data", type="log")
@@ -125,7 +126,7 @@ def test_pending_messages_expire_when_ledgerq_would_have_let_them(tmp_path: path
     """Number 420 has an hour from when it was put, not from when it was imported."""
     taken(RELEASE, tmp_path / "data")
     with opened(tmp_path / "data") as store:
-        at_ms = store.time_ms
+        at_ms = store.stats().time_ms
     with opened(tmp_path / "data", at_ms + 3_600_001) as store:
         assert [seq for seq, *_ in seen(store)] == [418, 419]
 
@@ -207,7 +208,7 @@ def test_a_time_of_the_future_does_not_stop_the_stores(tmp_path: pathlib.Path) -
     source = directory_of(tmp_path / "source", [entry(1, timestamp_ns=2**63)])
     done = taken(source, tmp_path / "data")
     with topics.open(tmp_path / "data") as store:
-        assert store.time_ms < 2**62 // 1_000_000
+        assert store.stats().time_ms < 2**62 // 1_000_000
 
     assert any("of the future" in note for note in done.notes)
 
@@ -234,6 +235,7 @@ def test_a_message_that_no_topic_takes_is_told(
     assert done.records == 1
 
 
+@pytest.mark.rule("Q7.13")
 def test_dead_letters_say_where_they_died(tmp_path: pathlib.Path) -> None:
     """`dlq.*` and `$dead_letter_*` are two spellings of one thing, into topics and out of them."""
     headers = {
@@ -320,6 +322,7 @@ def test_an_export_writes_over_nothing(tmp_path: pathlib.Path) -> None:
 # There and back.
 
 
+@pytest.mark.rule("Q7.12")
 def test_the_seeds_dialect_is_written_as_ever(tmp_path: pathlib.Path) -> None:
     """Byte for byte: three segments with their indexes, metadata, and how often jobs failed."""
     done = exported_sample(tmp_path)
@@ -384,6 +387,7 @@ _RECORDS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
+@pytest.mark.rule("Q7.12")
 @given(
     batches=st.lists(st.tuples(st.integers(0, 1000), st.lists(_RECORDS, min_size=1, max_size=4)), max_size=5),
     acked=st.sets(st.integers(1, 20)),

@@ -82,7 +82,7 @@ class Export:
         if segment is not None:
             segment.end()
         self._write_retries(done)
-        now_s = self.store.time_ms // 1000
+        now_s = self.store.stats().time_ms // 1000
         position = Position(
             next_id=done.next_id, read_id=first_id, created_s=now_s, updated_s=now_s, segments=done.segments
         )

@@ -117,7 +117,7 @@ class Import:
     def _check_time(self, store: TopicStore) -> None:
         if not isinstance(store, Store):
             raise _no_times(f"{store.where} gives records the time at which they come")
-        if self.survey.first_ns is not None and store.time_ms > self.clock.now_ms():
+        if self.survey.first_ns is not None and store.stats().time_ms > self.clock.now_ms():
             raise _no_times(
                 f"{store.where} was used after the first entry was written, and time does not go back"
             )
