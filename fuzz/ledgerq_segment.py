@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from topics.codec.ledgerq.crc import crc32
 from topics.codec.ledgerq.encode import encode_entry
 from topics.codec.ledgerq.entries import Entry, Flaw, decode_segment
 from topics.codec.ledgerq.layout import CHECKSUM_SIZE, LENGTH_SIZE, RELEASE, SEED, Dialect
@@ -41,7 +40,7 @@ def reseal(data: bytes) -> bytes:
         end = stop - dialect.trailer - CHECKSUM_SIZE
         if stop > len(fixed) or end < at + LENGTH_SIZE:
             break
-        fixed[end:stop] = U32.pack(crc32(fixed[at:end], dialect.crc_table)) + bytes(dialect.trailer)
+        fixed[end:stop] = U32.pack(dialect.crc(fixed[at:end])) + bytes(dialect.trailer)
         at = stop
     return bytes(fixed)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Final
 
-from topics.codec.ledgerq.crc import crc32
 from topics.codec.ledgerq.entries import Entry
 from topics.codec.ledgerq.layout import CHECKSUM_SIZE, ENTRY_BYTES_MAX, ENTRY_HEAD, LENGTH_SIZE, SEED
 from topics.codec.primitives import U8, U16, U32, U64
@@ -48,7 +47,7 @@ def encode_entry(entry: Entry) -> bytes:
     length = ENTRY_HEAD.size - LENGTH_SIZE + len(rest) + CHECKSUM_SIZE
     assert length + LENGTH_SIZE <= ENTRY_BYTES_MAX
     body = ENTRY_HEAD.pack(length, entry.type, flags, entry.id, entry.timestamp_ns) + rest
-    return body + U32.pack(crc32(body, SEED.crc_table))
+    return body + U32.pack(SEED.crc(body))
 
 
 def encode_index(rows: Sequence[tuple[int, int, int]]) -> bytes:

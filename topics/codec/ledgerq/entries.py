@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from topics.codec.ledgerq.crc import CASTAGNOLI, crc32
+from topics.codec.ledgerq.crc import CASTAGNOLI
 from topics.codec.ledgerq.layout import (
     CHECKSUM_SIZE,
     ENTRY_BYTES_MAX,
@@ -98,7 +98,7 @@ def _header_flaw(data: Buffer) -> str | None:
     if version != 1:
         return f"version {version} of the header is not known"
     head = memoryview(data)[: RELEASE_HEADER.size - CHECKSUM_SIZE]
-    if crc != crc32(head, CASTAGNOLI):
+    if crc != CASTAGNOLI(head):
         return "the header's checksum is wrong"
     return None
 
@@ -149,7 +149,7 @@ def _is_sound(data: Buffer, at: int, stop: int, dialect: Dialect) -> bool:
     end = stop - dialect.trailer - CHECKSUM_SIZE
     view = memoryview(data)
     return bool(
-        U32.unpack_from(data, end)[0] == crc32(view[at:end], dialect.crc_table)
+        U32.unpack_from(data, end)[0] == dialect.crc(view[at:end])
         and not any(view[end + CHECKSUM_SIZE : stop])
     )
 

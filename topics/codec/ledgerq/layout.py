@@ -10,14 +10,13 @@ for the priority that its flag 8 announces; it is where the release has it.
 
 from __future__ import annotations
 
-from array import array
 from enum import IntEnum
 from struct import Struct
 from typing import Final
 
 import attrs
 
-from topics.codec.ledgerq.crc import CASTAGNOLI, IEEE
+from topics.codec.ledgerq.crc import CASTAGNOLI, IEEE, Crc32
 from topics.kernel.limits import DECOMPRESSED_MAX, KIB
 
 ENTRY_HEAD: Final = Struct("<IBBQQ")
@@ -56,7 +55,7 @@ class Dialect:
     compressed: int
     priority: int
     encrypted: int
-    crc_table: array[int] = attrs.field(repr=False)
+    crc: Crc32
     has_compression_byte: bool
     trailer: int
     header_size: int
@@ -67,11 +66,11 @@ class Dialect:
 
 
 SEED: Final = Dialect(
-    name="the seed's dialect", ttl=1, headers=2, compressed=4, priority=8, encrypted=0, crc_table=IEEE,
+    name="the seed's dialect", ttl=1, headers=2, compressed=4, priority=8, encrypted=0, crc=IEEE,
     has_compression_byte=False, trailer=0, header_size=0,
 )  # fmt: skip
 RELEASE: Final = Dialect(
-    name="release 1.4.1", ttl=4, headers=8, compressed=1, priority=16, encrypted=2, crc_table=CASTAGNOLI,
+    name="release 1.4.1", ttl=4, headers=8, compressed=1, priority=16, encrypted=2, crc=CASTAGNOLI,
     has_compression_byte=True, trailer=4, header_size=RELEASE_HEADER.size,
 )  # fmt: skip
 assert SEED.known_flags == 0x0F
