@@ -159,6 +159,14 @@ def test_ids_go_on_from_segment_to_segment():
     assert [type(found) for found in decode_segment(written(), SEED, after_id=2)] == [Flaw, Flaw, Entry]
 
 
+def test_a_jump_of_ids_is_damage_unless_the_files_name_says_so():
+    """So a forged id does not make a topic of a billion seqs that stand for nothing."""
+    data = encode_entry(Entry(type=EntryType.DATA, id=3 * ID_STEP_MAX, timestamp_ns=TS, payload=b""))
+
+    assert [type(found) for found in decode_segment(data, SEED)] == [Flaw]
+    assert [type(found) for found in decode_segment(data, SEED, about_id=3 * ID_STEP_MAX)] == [Entry]
+
+
 def test_tombstones_and_checkpoints_are_not_held_against_ids():
     """They speak of entries that are there already."""
     kinds = (EntryType.TOMBSTONE, EntryType.CHECKPOINT)

@@ -182,6 +182,24 @@ def test_ids_that_are_missing_are_passed_over(tmp_path: pathlib.Path) -> None:
     assert (next_seq, done.next_seq) == (10, 10)
 
 
+def test_a_queue_that_is_old_begins_with_a_large_id(tmp_path: pathlib.Path) -> None:
+    """Its first segments are gone; the name of the one that is there says about where ids begin."""
+    first = 12_000_000
+    source = directory_of(tmp_path / "source", [entry(first)], read_id=first)
+    (source / SEGMENT).rename(source / f"{first:020}.log")
+    asked = Import(Directory(source), "q", {}, read_id=None, is_now=False)
+
+    assert (asked.survey.entries, asked.survey.faults, asked.directory.next_id(first)) == (1, [], first + 1)
+
+
+def test_a_next_id_that_cannot_be_is_told(tmp_path: pathlib.Path) -> None:
+    """And the queue goes on behind its last message."""
+    done = taken(directory_of(tmp_path / "source", [entry(1)], next_id=10**15), tmp_path / "data")
+
+    assert done.next_seq == 2
+    assert any("cannot be: this one goes on with seq 2" in note for note in done.notes)
+
+
 def test_a_tombstone_takes_its_message(tmp_path: pathlib.Path) -> None:
     """Wherever it stands."""
     mark = Entry(type=EntryType.TOMBSTONE, id=1, timestamp_ns=0, payload=b"")

@@ -1,8 +1,8 @@
 """CRC-32 as ledgerq takes it: IEEE in the seed's dialect, Castagnoli in the release's.
 
 Both reflected, begun with all ones and inverted at the end. Four bytes a step, by two tables of 16 bits each, which are
-made when first asked for: about 15 MB/s. That is enough for a directory that is imported once, and needs no library of which
-nobody else here has any use.
+made when first asked for: about 15 MB/s. That is enough for a directory that is imported once, and needs no library of
+which nobody else here has any use.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from topics.codec.primitives import U16, U32, U64, Buffer
 from topics.kernel.errors import Corrupt
 
 ID_STEP_MAX: Final = 10_000_000  # ids that are missing between two entries, each a seq that is passed over
+ID_MAX: Final = 1_000_000_000
 _SEARCH_FACTOR: Final = 16
 _TYPES: Final = frozenset(map(int, EntryType))
 _GZIP: Final = 1
@@ -61,9 +62,13 @@ def is_release(data: Buffer) -> bool:
     return len(data) >= U32.size and U32.unpack_from(data)[0] == RELEASE_MAGIC
 
 
-def decode_segment(data: Buffer, dialect: Dialect, *, after_id: int = 0) -> Iterator[Entry | Flaw]:
-    """All entries of a segment, and what is none. Ids of data are above `after_id` and ascend."""
-    at, last_id = 0, after_id
+def decode_segment(
+    data: Buffer, dialect: Dialect, *, after_id: int = 0, about_id: int = 0
+) -> Iterator[Entry | Flaw]:
+    """All entries of a segment, and what is none. Ids of data are above `after_id` and ascend, without a jump that
+    only damage explains, unless it is to `about_id`, which the file's name says.
+    """
+    at, ids = 0, _Ids(after_id, about_id)
     search = _Search(data, dialect)
     if dialect.header_size:
         why = _header_flaw(data)
@@ -76,16 +81,29 @@ def decode_segment(data: Buffer, dialect: Dialect, *, after_id: int = 0) -> Iter
             stop = at + _size(data, at)
             if found.type is not EntryType.DATA:
                 yield found
-            elif last_id < found.id <= last_id + ID_STEP_MAX:
-                last_id = found.id
+            elif ids.fits(found.id):
+                ids.last = found.id
                 yield found
             else:
-                yield Flaw(at, stop, f"id {found.id} behind id {last_id}", found.id)
+                yield Flaw(at, stop, f"id {found.id} behind id {ids.last}", found.id)
         else:
-            stop = search.next_place(at, last_id)
+            stop = search.next_place(at, ids)
             yield Flaw(at, stop, found)
         assert at < stop <= len(data)
         at = stop
+
+
+class _Ids:
+    """Which id may come next. `last`: the highest so far."""
+
+    __slots__ = ("_about", "last")
+
+    def __init__(self, last: int, about: int) -> None:
+        self.last = last
+        self._about = about
+
+    def fits(self, number: int) -> bool:
+        return self.last < number <= min(max(self.last, self._about) + ID_STEP_MAX, ID_MAX)
 
 
 def _header_flaw(data: Buffer) -> str | None:
@@ -220,27 +238,27 @@ class _Search:
         self._dialect = dialect
         self._left = _SEARCH_FACTOR * len(data)
 
-    def next_place(self, at: int, last_id: int) -> int:
+    def next_place(self, at: int, ids: _Ids) -> int:
         """Behind `at`; the end of the file if there is none, or if too much was searched."""
         data, dialect = self._data, self._dialect
         assert at < len(data)
         if _bounds_flaw(data, at, dialect) is None:
             stop = at + _size(data, at)
-            if stop == len(data) or self._fits(stop, last_id):
+            if stop == len(data) or self._fits(stop, ids):
                 return stop
         for place in range(at + 1, len(data) - ENTRY_HEAD.size):
             if self._left <= 0:
                 break
-            if self._fits(place, last_id):
+            if self._fits(place, ids):
                 return place
         return len(data)
 
-    def _fits(self, at: int, last_id: int) -> bool:
+    def _fits(self, at: int, ids: _Ids) -> bool:
         data, dialect = self._data, self._dialect
         if _bounds_flaw(data, at, dialect) is not None:
             return False
         _, kind, _, number, _ = ENTRY_HEAD.unpack_from(data, at)
-        if kind == EntryType.DATA and not last_id < number <= last_id + ID_STEP_MAX:
+        if kind == EntryType.DATA and not ids.fits(number):
             return False
         size = _size(data, at)
         self._left -= size

@@ -1,7 +1,7 @@
 """A directory of ledgerq, read only: its dialect, how far it is read, its entries in order, and what is damaged.
 
-Nothing is believed that no checksum covers: names of files give the order of segments and no more, indexes are not
-read. A metadata file that cannot be read is a fault, and then nothing counts as consumed.
+Nothing is believed that no checksum covers: names of files give the order of segments, and about where their ids begin;
+indexes are not read. A metadata file that cannot be read is a fault, and then nothing counts as consumed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 import msgspec
 
-from topics.codec.ledgerq.entries import Entry, Flaw, decode_segment, is_release
+from topics.codec.ledgerq.entries import ID_MAX, ID_STEP_MAX, Entry, Flaw, decode_segment, is_release
 from topics.codec.ledgerq.layout import RELEASE, SEED, Dialect, EntryType, Level
 from topics.codec.ledgerq.position import RELEASE_METADATA, SEED_METADATA, Position, decode_position
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable
@@ -83,7 +83,10 @@ class Directory:
         """Of all segments, each with its file's name."""
         last_id = 0
         for path in self.segments:
-            for found in decode_segment(path.read_bytes(), self.dialect, after_id=last_id):
+            segment = decode_segment(
+                path.read_bytes(), self.dialect, after_id=last_id, about_id=int(path.stem)
+            )
+            for found in segment:
                 if isinstance(found, Entry) and found.type is EntryType.DATA:
                     last_id = found.id
                 yield path.name, found
@@ -109,6 +112,13 @@ class Directory:
             entries=entries, first_ns=first_ns, last_id=last_id, deleted=frozenset(deleted), consumed=consumed,
             overtaken=below.overtaken(), faults=faults,
         )  # fmt: skip
+
+    def next_id(self, last_id: int) -> int | None:
+        """Of the message to come, as the metadata file says; None if it cannot be, behind this id."""
+        if self.position is None:
+            return None
+        about_id = max(last_id, int(self.segments[-1].stem) if self.segments else 0)
+        return self.position.next_id if self.position.next_id <= min(about_id + ID_STEP_MAX, ID_MAX) else None
 
     def counted(self, name: str) -> int:
         """How many entries a state file beside the segments has (`RETRIES`, `DEDUP`); 0 if it cannot be read."""

@@ -19,7 +19,7 @@ import attrs
 import msgspec
 
 from topics.calls.intake import take_records
-from topics.codec.ledgerq.entries import ID_STEP_MAX, Entry, Flaw
+from topics.codec.ledgerq.entries import Entry, Flaw
 from topics.codec.ledgerq.layout import NS_A_MS, EntryType
 from topics.embed.ledgerq.directory import DEDUP, RETRIES, Directory, Fault, Survey
 from topics.embed.ledgerq.mapping import record_of, ttl_ms
@@ -165,11 +165,8 @@ class _Writing:
                 self._add(put, len(entry.payload))
                 done.records += 1
         self._flush()
-        position = asked.directory.position
-        last_id = asked.survey.last_id
-        if position is not None and position.next_id - 1 <= last_id + ID_STEP_MAX:
-            last_id = max(last_id, position.next_id - 1)
-        self._stand_for(last_id + 1)
+        next_id = asked.directory.next_id(asked.survey.last_id)
+        self._stand_for(max(asked.survey.last_id + 1, next_id or 1))
         if self.has_standing:
             self.topic.delete(match=self.standing_tag)
         done.next_seq = self.next_seq
@@ -266,7 +263,9 @@ class _Writing:
             count = min(seq - self.next_seq, self.store.limits.records_per_write)
             self.next_seq += count
             self._write([standing] * count)
-        self.has_standing = True
+            if not self.done.records:  # nothing is there yet that stays
+                self.topic.delete(before_seq=self.next_seq)
+        self.has_standing = self.has_standing or bool(self.done.records)
 
     def _notes(self) -> Iterator[str]:
         """What could not be kept, and what may surprise."""
@@ -290,6 +289,8 @@ class _Writing:
         ):
             if count:
                 yield f"{count} entries {what}"
+        if directory.position is not None and directory.next_id(survey.last_id) is None:
+            yield f"its next id, {directory.position.next_id}, cannot be: this one goes on with seq {self.next_seq}"
         if not asked.is_queue and directory.position is not None:
             yield f"a log keeps what is consumed: the first entry that was not has seq {directory.position.read_id}"
         if asked.is_queue and survey.overtaken:
