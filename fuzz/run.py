@@ -42,6 +42,7 @@ ROUNDS = {
     "segment_del": 60_000,
     "segment_columns": 60_000,
     "snapshot": 60_000,
+    "ledgerq_segment": 10_000,
     "inspect_files": 6_000,
     "weaver_message": 60_000,
     "weaver_settled": 8_000,

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from topics.log.floors import Gap
     from topics.log.reads.diff import Account
     from topics.store.opened import StoreOptions
+    from topics.store.stats import StoreStats
 
 _WHERE = {
     "Account": "topics.log.reads.diff",
@@ -101,6 +102,7 @@ _WHERE = {
     "Schedule": "topics.calls.schedules",
     "Store": "topics.embed.store",
     "StoreOptions": "topics.store.opened",
+    "StoreStats": "topics.store.stats",
     "Tombstone": "topics.calls.watching.values",
     "Topic": "topics.calls.blocking",
     "TopicConfig": "topics.kernel.config",
@@ -119,11 +121,11 @@ _WHERE = {
 __all__ = [
     "Account", "Appended", "AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncQueue",
     "AsyncReceipt", "AsyncStore", "AsyncTopic", "AsyncWatch", "AsyncWorker", "CannotOpen", "CaughtUp", "Client",
-    "CompactionResult", "Consumer", "ConsumerCommitted", "ConsumerPut", "ConsumerState", "Corrupt", "Fatal", "Gap",
-    "Job", "JobsSettled", "Limits", "Page", "Patience", "PeekedJob", "Producer", "Queue", "QueueState", "Raw",
-    "Receipt", "Record", "RecordsDeleted", "Rejected", "Schedule", "Store", "StoreOptions", "Tombstone", "Topic",
-    "TopicConfig", "TopicDeleted", "TopicState", "TopicSummary", "TopicsError", "Unreachable", "Watch",
-    "WatchedRecord", "Worker", "__version__", "open", "open_trio",
+    "CompactionResult", "Consumer", "ConsumerCommitted", "ConsumerPut", "ConsumerState", "Corrupt", "Fatal",
+    "Gap", "Job", "JobsSettled", "Limits", "Page", "Patience", "PeekedJob", "Producer", "Queue", "QueueState",
+    "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Schedule", "Store", "StoreOptions", "StoreStats",
+    "Tombstone", "Topic", "TopicConfig", "TopicDeleted", "TopicState", "TopicSummary", "TopicsError",
+    "Unreachable", "Watch", "WatchedRecord", "Worker", "__version__", "open", "open_trio",
 ]  # fmt: skip
 
 

@@ -85,8 +85,9 @@ OF_QUEUE: dict[str, list[Given]] = {
     "extend": [given([1, 9], 5000), given([2], 1), given([2], -1), given([2], None), given(["1"], 5000)],
     "peek": [
         given(), given("ready", limit=1), given("in_flight"), given("delayed"), given("gone"), given(limit=-1),
-        given(limit=10**9),
+        given(limit=10**9), given(seqs=[4, 1, 1, 99]), given(seqs=[]), given(seqs=range(1001)), given(seqs="1"),
     ],
+    "retry_info": [given(1), given(99), given("1"), given(-1)],
     "pause": [given(), given()],
     "resume": [given(), given()],
     "purge": [given(), given()],
@@ -156,6 +157,7 @@ OF_STORE: dict[str, list[Given]] = {
 }  # fmt: skip
 OF_A_WRITE = {"idempotency_key", "require_same_body", "expected_head", "create", "sync"}
 OF_JOURNALS = {"append", "call", "read"}
+OF_HANDLES = {"name", "store", "aclose", "node", "job_type", "dead_letters", "topic_name"}  # no calls
 OF_CLIENTS = {"health", "ready", "with_key"}
 
 
@@ -346,7 +348,11 @@ def test_a_script_of_every_call_gives_the_same(kind: str, tmp_path: Path, expect
 def test_the_script_has_a_row_for_every_call() -> None:
     assert public(topics.Topic) == OF_TOPIC.keys() | {"name", "store"}
     assert public(topics.Consumer) == OF_CONSUMER.keys() | {"name", "store", "topic_name"}
-    assert public(topics.Queue) == public(topics.Topic) | OF_QUEUE.keys() | {"node", "job_type"}
+    assert public(topics.Queue) == public(topics.Topic) | OF_QUEUE.keys() | {
+        "node",
+        "job_type",
+        "dead_letters",
+    }
     assert public(TopicStore) == OF_STORE.keys()
     assert public(topics.Client) == OF_STORE.keys() | OF_CLIENTS
     assert public(topics.Store) >= OF_STORE.keys()
@@ -373,11 +379,7 @@ def test_what_is_awaited_has_the_names_parameters_and_docstrings_of_what_blocks(
         (topics.AsyncClient, topics.Client), (topics.AsyncStore, topics.Store),
     )  # fmt: skip
     for to_await, blocking in pairs:
-        for name in (
-            public(to_await)
-            - public(Findings)
-            - {"name", "store", "aclose", "node", "job_type", "topic_name"}
-        ):
+        for name in public(to_await) - public(Findings) - OF_HANDLES:
             assert parameters(to_await, name) == parameters(blocking, name)
             if name not in ("backup", "clock_moved", "compact", "do"):
                 assert inspect.getdoc(getattr(to_await, name)) == inspect.getdoc(getattr(blocking, name))

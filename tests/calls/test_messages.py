@@ -53,11 +53,22 @@ def test_a_default_node_is_that_of_every_record_without_one() -> None:
     assert [record["node"] for record in msgspec.json.decode(made)["records"]] == ["n", "own"]
 
 
+def test_bytes_are_sent_as_base64() -> None:
+    made = messages.write_body(
+        [b"\xff", {"data": b"", "content_type": "image/png"}, {"data": 1}], node=None, fields={}
+    )
+
+    assert msgspec.json.decode(made)["records"] == [
+        {"data": {"$bytes": "/w=="}, "content_type": "application/octet-stream"},
+        {"data": {"$bytes": ""}, "content_type": "image/png"},
+        {"data": 1},
+    ]
+
+
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        (b"bytes", r"records\[0\]\.data: bytes have no form in JSON"),
-        ({"data": b"bytes", "content_type": "image/png"}, "bytes have no form in JSON"),
+        ({"data": 1, "content_type": "image/png"}, "goes with a bytes payload only"),
         ({"data": float("nan")}, r"records\[0\]\.data: NaN and Infinity are not JSON"),
         (Raw(b"{]"), r"records\[0\]\.data: is not JSON"),
         ({"datum": 1}, r"records\[0\]\.data: is missing"),

@@ -30,6 +30,7 @@ EXPECTED = {
     "b8c": "B8c put to a waiting worker's handler, p50",
     "b8d": "B8d a ready job",
     "b9": "B9 fsync/FULL, 1 thread: Raw / TEXT",
+    "b9q": "B9q disk, by 1, 1 thread: topics / SQLite",
     "b10": "B10 SIGKILL to /v0/ready, topics serve",
     "b11": "B11 RssAnon above idle, a record",
     "b12": "B12 RssAnon a connected watcher",

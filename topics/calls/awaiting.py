@@ -276,6 +276,12 @@ class AsyncQueue(AsyncTopic):
     resume = of_topic(of_jobs.resume)
     purge = of_topic(of_jobs.Purge)
     redrive = of_topic(of_jobs.redrive)
+    retry_info = of_topic(of_jobs.retry_info)
+
+    @property
+    async def dead_letters(self) -> AsyncTopic:
+        """As `Queue.dead_letters`: `await queue.dead_letters` is the topic."""
+        return self.store.topic(await self.store.do(of_jobs.dead_letter_topic(self.name)))
 
     def __aiter__(self) -> AsyncIterator[AsyncJob]:
         return _Jobs(self)

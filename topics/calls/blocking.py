@@ -270,6 +270,16 @@ class Queue(Topic):
     resume = of_topic(of_jobs.resume)
     purge = of_topic(of_jobs.Purge)
     redrive = of_topic(of_jobs.redrive)
+    retry_info = of_topic(of_jobs.retry_info)
+
+    @property
+    def dead_letters(self) -> Topic:
+        """The topic that takes what this queue gives up, by its config as it is now.
+
+        Raises:
+            Rejected: topic_not_found, not_a_queue; invalid_request if it has none.
+        """
+        return self.store.topic(self.store.do(of_jobs.dead_letter_topic(self.name)))
 
     def __iter__(self) -> Iterator[Job]:
         while True:

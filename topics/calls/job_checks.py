@@ -85,8 +85,12 @@ def redrive_command(topic: str, source: object, seqs: object, limit: object, lim
     )
 
 
-def peeked(state: object, limit: object, limits: Limits) -> tuple[JobState, int]:
-    """Which jobs to show, and how many. Raises `Rejected(invalid_request)`."""
+def peeked(
+    state: object, limit: object, limits: Limits, *, seqs: object = None
+) -> tuple[JobState | Sequence[int], int]:
+    """Which jobs to show, by state or by seq, and how many. Raises `Rejected`: invalid_request, batch_too_large."""
+    if seqs is not None:
+        return _numbers(seqs, limits.claim_limit), limits.claim_limit
     if not isinstance(state, str) or state not in PEEKED:
         raise invalid("state", f"must be one of {', '.join(PEEKED)}, not {state!r:.40}")
     return PEEKED[state], min(whole_number("limit", limit) or READ_LIMIT_DEFAULT, limits.claim_limit)

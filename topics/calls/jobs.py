@@ -39,6 +39,7 @@ from topics.engine.replies import JobsSettled, Redriven, TopicState
 from topics.kernel.errors import invalid, not_a_queue
 from topics.kernel.ids import check_topic_name, lease_id
 from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX, Limits
+from topics.log.jobs.transitions import JobState
 
 ON_GET: Final = "on_get"
 
@@ -196,18 +197,33 @@ class Peek(_State, Call[list[PeekedJob]], frozen=True, eq=False, kw_only=True):
     """Look at jobs without leasing them: ready ones in the order in which they would be handed out, behind them those
     that wait for others of their key; the others by seq.
 
-    `limit`: 1000 at most, 0 is the default (256). Fewer come if they are large, or if records are damaged.
+    `limit`: 1000 at most, 0 is the default (256). Fewer come if they are large, or if records are damaged. `seqs`:
+    these and no others, whatever their state, as far as they are there.
+
+    Raises:
+        Rejected: topic_not_found, not_a_queue; invalid_request, batch_too_large.
+    """
+
+    limit: int = 0
+    seqs: Sequence[int] | None = None
+
+    def exchange(self, line: Line) -> Talk[list[PeekedJob]]:
+        wanted, limit = peeked(self.state, self.limit, FORMAT_LIMITS, seqs=self.seqs)
+        if isinstance(wanted, JobState):
+            body = messages.fields_body({"state": self.state, "limit": limit})
+        else:
+            body = messages.fields_body({"seqs": list(wanted)})
+        return line.ask("POST", self.path("/peek"), read_peeked, body=body, repeatable=True)
+
+
+def retry_info(topic: str, /, seq: int) -> Generator[Call[Any], Any, PeekedJob | None]:
+    """How a job stands: its `deliveries`, the `reason` why the last failed, when it is `ready_at` again. None: gone.
 
     Raises:
         Rejected: topic_not_found, not_a_queue.
     """
-
-    limit: int = 0
-
-    def exchange(self, line: Line) -> Talk[list[PeekedJob]]:
-        _, limit = peeked(self.state, self.limit, FORMAT_LIMITS)
-        body = messages.fields_body({"state": self.state, "limit": limit})
-        return line.ask("POST", self.path("/peek"), read_peeked, body=body, repeatable=True)
+    found: list[PeekedJob] = yield from Peek(topic, seqs=[seq])
+    return found[0] if found else None
 
 
 class SetPaused(OfTopic, Call[None], frozen=True, eq=False):
@@ -284,18 +300,27 @@ def redrive(
         Unreachable: if it was sent, records may be on their way. It is not repeated: it would take others then.
     """
     if source is None:
-        state: TopicState = yield from State(topic, touch=False)
-        if state.queue is None:
-            raise not_a_queue(topic)
-        source = state.config.dead_letter
-        if source is None:
-            raise invalid(
-                "source", f"queue {topic!r} has no dead_letter of its own: name the topic to take them from"
-            )
+        source = yield from dead_letter_topic(topic)
     return (yield from Redrive(topic, source, seqs=(seqs,) if isinstance(seqs, int) else seqs, limit=limit))
 
 
 # Comforts (queues 7).
+
+
+def dead_letter_topic(topic: str, /) -> Generator[Call[Any], Any, str]:
+    """The topic that takes what this queue gives up, by its config as it is now.
+
+    Raises:
+        Rejected: topic_not_found, not_a_queue; invalid_request if it has none.
+    """
+    state: TopicState = yield from State(topic, touch=False)
+    if state.queue is None:
+        raise not_a_queue(topic)
+    if state.config.dead_letter is None:
+        raise invalid(
+            "source", f"queue {topic!r} has no dead_letter of its own: name the topic to take them from"
+        )
+    return state.config.dead_letter
 
 
 def get_many(

@@ -32,7 +32,7 @@ from topics.engine.replies import (
 )
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, parse_config
-from topics.kernel.errors import Rejected, invalid
+from topics.kernel.errors import Rejected
 from topics.kernel.limits import BATCH_FRAMES_MAX, DECOMPRESSED_MAX, PASS_JOBS_MAX, U16_MAX, U32_MAX, Limits
 from topics.log.floors import Gap
 from topics.log.reads.diff import Account
@@ -80,19 +80,19 @@ def write_body(records: Iterable[Any], *, node: str | None, fields: Mapping[str,
         Rejected: invalid_request, naming `records[i].field`.
     """
     columns = take_records(records, node=node, limits=FORMAT_LIMITS)
-    if columns.content_type is not None:
-        i = next(i for i, kind in enumerate(columns.content_type) if kind)
-        raise invalid(
-            f"records[{i}].data",
-            "bytes have no form in JSON, so only an embedded store takes them; encode them as text",
-        )
     head = _encode(fields)[:-1]
     return b"".join((head, b"," if fields else b"", b'"records":[', b",".join(_records(columns)), b"]}"))
 
 
 def _records(columns: RecordColumns) -> Iterable[bytes]:
-    parts: list[Iterable[bytes]] = [[b'{"data":%b' % data for data in columns.data]]
-    for name in ("tag", "node", "key", "dedup_id"):
+    data: Iterable[bytes] = columns.data
+    if columns.content_type is not None:
+        data = (
+            b'{"$bytes":"%b"}' % base64.b64encode(plain) if kind else plain
+            for plain, kind in zip(columns.data, columns.content_type, strict=True)
+        )
+    parts: list[Iterable[bytes]] = [[b'{"data":%b' % text for text in data]]
+    for name in ("tag", "node", "key", "dedup_id", "content_type"):
         texts: Sequence[bytes] | None = getattr(columns, name)
         if texts is not None:
             parts.append([b',"%b":%b' % (name.encode(), _encode(t.decode())) if t else b"" for t in texts])

@@ -138,7 +138,7 @@ class PutMany(_Records, frozen=True, eq=False, kw_only=True):
     write is on stable storage, whatever the topic's class. A key that was used lately for the same records answers as
     that write was; with `require_same_body=False` also one that was used for others, and `same_body` of the answer is
     then False. A client gives each write without a key one of its own, so that repeating it after a lost answer stores
-    it once; bytes and `sync=True` have no place on the wire, and a client refuses them.
+    it once; `sync=True` has no place on the wire, and a client refuses it.
 
     Raises:
         Rejected: nothing was written. `topic_full`, `seq_mismatch`, `disk_low`, `record_too_large`,

@@ -17,6 +17,7 @@ with Guard():
     import time
     from collections.abc import Callable, Sequence
     from importlib import import_module
+    from keyword import iskeyword
     from typing import Final
 
     import click
@@ -37,6 +38,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "configure": ("commands.manage", "Change the config of a topic."),
     "delete": ("commands.manage", "Delete records, by seq or tag, for good."),
     "rm": ("commands.manage", "Delete topics with everything in them."),
+    "import": ("commands.ledgerq", "Take a directory of ledgerq into a new topic."),
+    "export": ("commands.ledgerq", "Write a topic as a directory of ledgerq."),
     "compact": ("commands.manage", "Give back the space of what was deleted from a directory."),
     "queue": ("commands.queue", "Look after job queues: list, peek, claim, ack, pause, purge, drain."),
     "consumer": ("commands.consumer", "Look after durable consumers: list, show, set, commit, rm."),
@@ -72,7 +75,8 @@ class Commands(click.Group):
     ) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(f"topics.cli.{COMMANDS[cmd_name][0]}"), cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_") + ("_" if iskeyword(cmd_name) else "")
+        command = getattr(import_module(f"topics.cli.{COMMANDS[cmd_name][0]}"), name)
         assert isinstance(command, click.Command)
         return command
 

@@ -6,7 +6,7 @@ JSON_DEPTH_MAX. The grammar is checked by decoding to `msgspec.Raw`, which walks
 at neither UTF-8 nor depth, so those are checked here, on the whole body at C speed. Many separate texts are checked as
 one list.
 
-A payload of the embedded store that is bytes goes out as `{"$bytes": BASE64}` beside `"$content_type"`.
+A payload that is bytes goes out as `{"$bytes": BASE64}` beside `"$content_type"`.
 """
 
 from __future__ import annotations

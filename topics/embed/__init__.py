@@ -14,6 +14,7 @@ between the two by changing one line (operations 5). Nothing is imported here: a
     findings      what an open store has found out about itself, for whoever runs it
     housekeeping  the housekeeping thread of an embedded store: what time asks for, while nobody calls
     journal       `TopicJournal`: the Journal port bound to an internal topic of the store
+    ledgerq       directories of ledgerq, another queue: into topics, and out of them
     lock          the one lock of a store: who holds it, and taking it back after a system call
     moving        orders of an embedded store carried out, in a thread of its own
     readers       threads that wait for news of a topic, woken by whoever publishes them: nobody looks again and

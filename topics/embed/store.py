@@ -71,9 +71,10 @@ from topics.log.reads.frames import assemble
 from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.log.reads.waiting import Waited, news_since, waits_on
 from topics.store.directory import ClaimedDirectory
-from topics.store.opened import Opened, StoreOptions
+from topics.store.opened import Opened, StoreOptions, options_of
 from topics.store.reading import at_hand, read_page
 from topics.store.records import Found, first_records, size_of
+from topics.store.stats import StoreStats, stats_of
 from topics.store.viewing import view
 
 R = TypeVar("R")
@@ -87,8 +88,11 @@ def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gz
     read_only: bool = False,
     clock: Clock | None = None,
     options: StoreOptions | None = None,
+    **fields: Any,
 ) -> Store:
     """Open a data directory, recovering it; make it if it is not there and `create` is true.
+
+    `options`: how it runs; or some of its fields by themselves, as in `topics.open(path, sync="fsync")`.
 
     One process owns a directory at a time. A damaged log opens read-only: see `Store.damages`.
 
@@ -97,7 +101,9 @@ def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gz
 
     Raises:
         CannotOpen: in use, foreign, newer, unwritable, missing; the message says what to do.
+        Rejected: invalid_request, naming the option.
     """
+    options = options_of(options, fields)
     if flag("read_only", read_only):
         opened, disk = view(path, clock=clock, options=options)
         return Store(opened, disk, where=str(path))
@@ -136,6 +142,12 @@ class Store(Findings, TopicStore):
             self._keeper.start()
             if self._compactor is not None:
                 self._compactor.start()
+
+    def stats(self) -> StoreStats:
+        """What the store holds, in numbers: a look at each topic."""
+        self._local.check_open()
+        with self._local.lock:
+            return stats_of(self._opened.engine)
 
     def compact(self) -> CompactionResult:
         """Give back now what deleted, expired and evicted records hold in segments; says how much that was.
@@ -224,11 +236,11 @@ class Store(Findings, TopicStore):
         """What the engine makes of it."""
         match call:
             case records.Write():
-                return self.append(call.command(self.limits), sync=call.sync)
+                return self.append(self._opened.classed(call.command(self.limits)), sync=call.sync)
             case records.Read():
                 return self.read(call.query(self.limits), account=call.account, wait_ms=call.waits_ms)
             case records.Delete() | topics.Put():
-                reply = self.call(call.command(self.limits))
+                reply = self.call(self._opened.classed(call.command(self.limits)))
                 return reply.config if isinstance(reply, TopicPut) else reply
             case jobs.Claim():
                 return self._claim(call)
@@ -326,9 +338,9 @@ class Store(Findings, TopicStore):
 
     def _peek(self, call: jobs.Peek) -> list[PeekedJob]:
         self._local.check_open()
-        state, limit = peeked(call.state, call.limit, self.limits)
+        wanted, limit = peeked(call.state, call.limit, self.limits, seqs=call.seqs)
         with self._local.lock:
-            found = self._opened.engine.peek(call.topic, state, limit)
+            found = self._opened.engine.peek(call.topic, wanted, limit)
             topic = self._opened.engine.catalog.find(call.topic)
         assert topic is not None
         seqs = [job.seq for job in found]

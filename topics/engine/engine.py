@@ -285,10 +285,10 @@ class Engine:
             lane.last_read_ms = self._state.time.read()
         return lane.topic_state(queue_state(lane, topic, self._state.time.read()))
 
-    def peek(self, name: str, state: JobState, limit: int) -> Sequence[JobView]:
-        """The jobs of a queue in a state (`queue.control.peek`). Raises `Rejected`: topic_not_found, not_a_queue."""
+    def peek(self, name: str, wanted: JobState | Sequence[int], limit: int) -> Sequence[JobView]:
+        """Jobs of a queue, by state or seq (`queue.control.peek`). Raises `Rejected`: topic_not_found, not_a_queue."""
         lane, _ = self._state.topic(name)
-        return peek(lane, state, limit, self._state.time.read())
+        return peek(lane, wanted, limit, self._state.time.read())
 
     def topic_config(self, name: str) -> TopicConfig | None:
         """The published config of a topic; None if there is no such topic."""

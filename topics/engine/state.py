@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from topics.engine.admit import TotalBytes
 from topics.engine.apply import Catalog, apply
 from topics.engine.batch import Entry, Shard, Shortage
 from topics.engine.commands import Checkpointed, Sync
@@ -21,6 +20,7 @@ from topics.engine.moving.orders import MoveOrder, MovesInto
 from topics.engine.replies import Reply
 from topics.engine.schedules.alarm import Alarm
 from topics.engine.tickets import Stage, Ticket
+from topics.engine.writing.admit import TotalBytes
 from topics.kernel.clock import EngineTime
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.kernel.ids import shard_of

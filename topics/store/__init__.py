@@ -11,6 +11,7 @@ command, a wait. Threads (`embed`), Trio tasks (`server`), a simulation and a st
     records     pages of records in an order of their own, as many of the first as fit
     opened      how a store runs, and what it is made of
     damages     what is known to be damaged in it
+    stats       what a store holds, in numbers
     viewing     a directory as it is, only to be read: nobody who writes is imported
     opening     recovery, the repair of tails, going on
     directory   a directory is claimed first, then opened

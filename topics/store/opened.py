@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
+import msgspec
 
 from topics.engine.checkpoint import SegmentRules
+from topics.engine.commands import DEFAULT_CONFIG, Append, PutMode, PutTopic
 from topics.engine.engine import Engine
 from topics.engine.recovery.recover import CutReport, DamageReport
 from topics.host.cold.cold_tier import ColdTier
@@ -16,6 +18,7 @@ from topics.host.segments.reading import Reader
 from topics.host.system.calendar import HostCalendar
 from topics.host.wal.archive import ArchiveRules
 from topics.kernel.checks import whole_number
+from topics.kernel.config import Durability
 from topics.kernel.errors import invalid
 from topics.kernel.limits import (
     CHECKPOINT_INTERVAL_MS,
@@ -32,10 +35,17 @@ if TYPE_CHECKING:
     from topics.host.checkpoint.checkpointer import Checkpointer
     from topics.store.writer import ShardWriter
 
+M = TypeVar("M")
+_SYNCS: Final = (Durability.DISK.value, Durability.FSYNC.value)
+
 
 @attrs.frozen(kw_only=True)
 class StoreOptions:
-    """How a store runs. `shards`: None keeps what FORMAT says (1 at first). `archive`: None removes absorbed logs."""
+    """How a store runs. `sync`: the class of a topic that is made without one, "disk" or "fsync". `shards`: None keeps
+    what FORMAT says (1 at first). `archive`: None removes absorbed logs.
+    """
+
+    sync: str = Durability.DISK.value
 
     shards: int | None = None
     sync_interval_ms: int = SYNC_INTERVAL_MS
@@ -52,11 +62,26 @@ class StoreOptions:
     calendar: Calendar = attrs.field(factory=HostCalendar)
 
     def __attrs_post_init__(self) -> None:
+        if self.sync not in _SYNCS:
+            raise invalid("sync", f"must be one of {', '.join(_SYNCS)}, not {self.sync!r:.40}")
         if self.shards is not None and not 1 <= whole_number("shards", self.shards) <= WAL_SHARDS_MAX:
             raise invalid("shards", f"must be from 1 to {WAL_SHARDS_MAX}, not {self.shards}")
         whole_number("sync_interval_ms", self.sync_interval_ms)
         whole_number("min_free_bytes", self.min_free_bytes)
         whole_number("tail_cache_bytes", self.tail_cache_bytes)
+
+
+def options_of(options: StoreOptions | None, fields: Mapping[str, Any]) -> StoreOptions:
+    """These options with some fields of their own.
+
+    Raises:
+        Rejected: invalid_request, naming the field.
+    """
+    unknown = fields.keys() - {field.name for field in attrs.fields(StoreOptions)}
+    if unknown:
+        known = ", ".join(sorted(field.name for field in attrs.fields(StoreOptions)))
+        raise invalid(min(unknown), f"is no option of a store; known are {known}")
+    return attrs.evolve(options or StoreOptions(), **fields)
 
 
 @attrs.frozen(kw_only=True)
@@ -74,6 +99,7 @@ class Opened:
     reader: Reader
     cold: ColdTier
     checkpointer: Checkpointer | None = None
+    sync: str = Durability.DISK.value
     warnings: Sequence[
         str
     ] = ()  # no damage: a snapshot that was not needed, no cold directory, no room to checkpoint
@@ -81,3 +107,18 @@ class Opened:
     @property
     def read_only(self) -> bool:
         return not self.writers
+
+    def classed(self, command: M) -> M:
+        """A write, or a topic's config: what it makes has the store's class, unless it says one itself."""
+        if self.sync == Durability.DISK:
+            return command
+        match command:
+            case Append(config=config) if config is DEFAULT_CONFIG:
+                return msgspec.structs.replace(command, config=attrs.evolve(config, durability=_class(self)))
+            case PutTopic(given=given, mode=mode) if "durability" not in given and mode is not PutMode.MERGE:
+                return attrs.evolve(command, config=attrs.evolve(command.config, durability=_class(self)))
+        return command
+
+
+def _class(opened: Opened) -> Durability:
+    return Durability(opened.sync)

@@ -164,6 +164,7 @@ def _open_with(
         cuts=recovered.cuts,
         reader=Reader(disk, {(form.generation, writer.shard): writer.tail for writer in writers}, tier),
         warnings=[*restored.wrong, *tier.missing(), *_told(refused)],
+        sync=options.sync,
     )
 
 

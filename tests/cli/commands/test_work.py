@@ -53,9 +53,8 @@ def test_a_command_has_the_payload_and_its_end_settles_the_job(
     place = ("--data", "d") if where == "directory" else ("--url", server.url)
     call("create", "done", "type=queue", *place)
     call("put", "done", "--key", "k", *place, stdin=b'{"b": 1.50}\n"poison"\n')
-    if where == "directory":  # bytes have no form on the wire
-        with topics.open("d") as store:
-            store.queue("done").put(b"\x00\xff", content_type="image/png", meta={"who": "ann"})
+    with topics.open("d") if where == "directory" else topics.Client(server.url) as store:
+        store.queue("done").put(b"\x00\xff", content_type="image/png", meta={"who": "ann"})
     command = script(
         tmp_path / "run",
         'cat > "$TOPICS_JOB_SEQ.in"; env | grep ^TOPICS_JOB > "$TOPICS_JOB_SEQ.env"; echo out\n'
@@ -71,9 +70,8 @@ def test_a_command_has_the_payload_and_its_end_settles_the_job(
     assert capfd.readouterr().out.startswith("out\n")
     (failed,) = call("queue", "peek", "done", "--state", "delayed", "--json", *place).lines
     assert (failed["$seq"], failed["reason"], failed["deliveries"]) == (2, "exit 7: first\nno cure", 1)
-    if where == "directory":
-        assert pathlib.Path("3.in").read_bytes() == b"\x00\xff"
-        assert "TOPICS_JOB_META_WHO=ann\n" in pathlib.Path("3.env").read_text()
+    assert pathlib.Path("3.in").read_bytes() == b"\x00\xff"
+    assert "TOPICS_JOB_META_WHO=ann\n" in pathlib.Path("3.env").read_text()
     assert call("queue", "stats", "done", "--json", *place).lines[0]["ready"] == 0
 
 

@@ -9,6 +9,7 @@ check       `fsck` and `inspect`: is a data directory whole, and what is in one 
 consumer    `consumer`: the durable consumers of a topic, for who looks after them
 key         `key`: who may ask a server what, in a file of keys that holds digests only
 leases      `queue claim`, `ack`, `nack` and `extend`: the jobs of a queue by hand, each call a step of its own
+ledgerq     `import` and `export`: directories of ledgerq into topics, and out of them
 manage      topics themselves: `create`, `configure`, `state`, `ls`, `rm`, `delete` for their records, `compact`
             for the space
 queue       `queue`: job queues, for who looks after them

@@ -47,7 +47,7 @@ def create(
     from topics.kernel.ids import check_topic_name
 
     check_topic_name(topic)
-    config = _parse_fields(fields)
+    config = parse_fields(fields)
     with invocation.writing() as store:
         what = "created" if store.config(topic) is None else "is there already, as it was"
         made = store.create(topic, exist_ok=exist_ok, **config)
@@ -68,7 +68,7 @@ def configure(
 
     A lower cap or ttl evicts at once, and no later change brings back what it evicted.
     """
-    changes = _parse_fields(fields)
+    changes = parse_fields(fields)
     if not changes and not replace:
         raise Failed(f"say what to change, as in: topics configure {topic} ttl_ms=1d", code=USAGE)
     with invocation.reading() as store:
@@ -220,7 +220,7 @@ _COLUMNS: Final[Mapping[str, Callable[[TopicSummary], str]]] = {
 }
 
 
-def _parse_fields(pairs: tuple[str, ...]) -> dict[str, Any]:
+def parse_fields(pairs: tuple[str, ...]) -> dict[str, Any]:
     from topics.kernel.config import FIELDS, unknown_field
 
     config: dict[str, Any] = {}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from topics.calls.blocking import TopicStore
     from topics.cli.config.settings import Settings, Value
     from topics.embed.store import Store
+    from topics.kernel.ports import Clock
     from topics.store.opened import StoreOptions
 
 _DAMAGES_SHOWN_MAX: Final = 20
@@ -88,16 +89,19 @@ class DirectoryTarget:
             yield store
 
     @contextmanager
-    def writing(self) -> Iterator[TopicStore]:
+    def writing(self, *, clock: Clock | None = None) -> Iterator[TopicStore]:
+        """`clock`: of the store that is opened here; a server has its own."""
         is_new = not self.root.exists()
         check_no_backup(self.root)
-        with self._open(create=True) as store:
+        with self._open(create=True, clock=clock) as store:
             if is_new:
                 say(f"made the data directory {self.root}", "topics: ", colour="cyan")
             yield store
 
     @contextmanager
-    def _open(self, *, create: bool, read_only: bool = False) -> Iterator[TopicStore]:
+    def _open(
+        self, *, create: bool, read_only: bool = False, clock: Clock | None = None
+    ) -> Iterator[TopicStore]:
         import topics
         from topics.kernel.errors import Code, Unusable
 
@@ -106,7 +110,7 @@ class DirectoryTarget:
         why_not = f"{self.root} is a backup: make a store of it with topics restore {self.root} DIR"
         owner: Mapping[str, object] = {}
         try:
-            opened = topics.open(self.root, create=create, read_only=read_only, options=options)
+            opened = topics.open(self.root, create=create, read_only=read_only, clock=clock, options=options)
         except topics.CannotOpen as refused:
             opened, owner = None, refused.detail
             if refused.reason is Unusable.UNWRITABLE and not create:  # it may be read all the same

@@ -171,22 +171,22 @@ class JobDesk:
         return reply
 
     async def peek(
-        self, topic: str, state: JobState, limit: int, room: AnswerRoom, *, bytes_max: int
+        self, topic: str, wanted: JobState | Sequence[int], limit: int, room: AnswerRoom, *, bytes_max: int
     ) -> Sequence[bytes]:
         """Jobs as they stand, each a JSON object, as many of the first as fit.
 
         Raises:
             Rejected: topic_not_found, not_a_queue, throttled.
         """
-        jobs, topic_id = self._peeked(topic, state, limit)
+        jobs, topic_id = self._peeked(topic, wanted, limit)
         texts, _, _ = await self._texts(topic_id, [job.seq for job in jobs], room, bytes_max)
         return [with_members(texts[job.seq], _shown(job)) for job in jobs if job.seq in texts]
 
     async def peek_records(
-        self, topic: str, state: JobState, limit: int, *, bytes_max: int
+        self, topic: str, wanted: JobState | Sequence[int], limit: int, *, bytes_max: int
     ) -> Sequence[tuple[FrameView, JobView]]:
         """As `peek`: the records as they are stored, decompressed."""
-        jobs, topic_id = self._peeked(topic, state, limit)
+        jobs, topic_id = self._peeked(topic, wanted, limit)
         views, _, _ = await self._views(topic_id, [job.seq for job in jobs], bytes_max)
         return [(views[job.seq], job) for job in jobs if job.seq in views]
 
@@ -216,8 +216,10 @@ class JobDesk:
     async def _leased(self, command: Claim, until_s: float) -> JobsClaimed | None:
         return await self.wait(partial(self._claims.claim, command), until_s)
 
-    def _peeked(self, topic: str, state: JobState, limit: int) -> tuple[Sequence[JobView], int]:
-        jobs = self._engine.peek(topic, state, limit)
+    def _peeked(
+        self, topic: str, wanted: JobState | Sequence[int], limit: int
+    ) -> tuple[Sequence[JobView], int]:
+        jobs = self._engine.peek(topic, wanted, limit)
         found = self._engine.catalog.find(topic)
         assert found is not None
         return jobs, found.topic_id

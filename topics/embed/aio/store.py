@@ -62,7 +62,8 @@ from topics.kernel.ports import Clock
 from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.log.reads.waiting import Waited, waits_on
 from topics.store.directory import ClaimedDirectory
-from topics.store.opened import Opened, StoreOptions
+from topics.store.opened import Opened, StoreOptions, options_of
+from topics.store.stats import StoreStats, stats_of
 from topics.store.viewing import view
 
 R = TypeVar("R")
@@ -76,13 +77,16 @@ async def open_trio(
     read_only: bool = False,
     clock: Clock | None = None,
     options: StoreOptions | None = None,
+    **fields: Any,
 ) -> AsyncIterator[AsyncStore]:
     """As `open`, for the tasks of a program on Trio: the store until the block ends. Then everything is written and
     synced, and the directory is free. What the block raises is raised as it is, and not in a group.
 
     Raises:
         CannotOpen: in use, foreign, newer, unwritable, missing; the message says what to do.
+        Rejected: invalid_request, naming the option.
     """
+    options = options_of(options, fields)
     if flag("read_only", read_only):
         opened, _ = await trio.to_thread.run_sync(partial(view, path, clock=clock, options=options))
         async with _running(opened, where=str(path)) as store:
@@ -152,6 +156,12 @@ class AsyncStore(Findings, AsyncTopicStore):
         self._runtime.clock_moved()
         await trio.lowlevel.checkpoint()
 
+    async def stats(self) -> StoreStats:
+        """What the store holds, in numbers: a look at each topic."""
+        self._runtime.check_open()
+        await trio.lowlevel.checkpoint()
+        return stats_of(self._runtime.engine)
+
     async def compact(self) -> CompactionResult:
         """As `Store.compact`."""
         compactor, checkpointer = self._runtime.writable_compactor()
@@ -197,11 +207,13 @@ class AsyncStore(Findings, AsyncTopicStore):
         runtime = self._runtime
         match call:
             case records.Write():
-                return (await runtime.append(call.command(self.limits), sync=call.sync))[0]
+                return (
+                    await runtime.append(self._opened.classed(call.command(self.limits)), sync=call.sync)
+                )[0]
             case records.Read():
                 return await self._read(call.query(self.limits), account=call.account, wait_ms=call.waits_ms)
             case records.Delete() | topics.Put():
-                reply = await self._submit(call.command(self.limits))
+                reply = await self._submit(self._opened.classed(call.command(self.limits)))
                 return reply.config if isinstance(reply, TopicPut) else reply
             case jobs.Claim():
                 return await self._claim(call)
@@ -210,9 +222,9 @@ class AsyncStore(Findings, AsyncTopicStore):
             case jobs.Redrive():
                 return await runtime.submit(call.command(self.limits))
             case jobs.Peek():
-                state, limit = peeked(call.state, call.limit, self.limits)
+                wanted, limit = peeked(call.state, call.limit, self.limits, seqs=call.seqs)
                 shown = await runtime.jobs.peek_records(
-                    call.topic, state, limit, bytes_max=self.limits.page_bytes_default
+                    call.topic, wanted, limit, bytes_max=self.limits.page_bytes_default
                 )
                 return peeked_of(shown)
             case jobs.SetPaused() | jobs.Purge():

@@ -119,12 +119,16 @@ class JobView(NamedTuple):
     ready_at: int
 
 
-def peek(lane: Lane, wanted: JobState, limit: int, now_ms: int) -> Sequence[JobView]:
+def peek(lane: Lane, wanted: JobState | Sequence[int], limit: int, now_ms: int) -> Sequence[JobView]:
     """The jobs of a state, at most so many: ready ones in the order in which they would be handed out, and behind them
-    by seq those whose turn is only when others of their key are done; else by seq.
+    by seq those whose turn is only when others of their key are done; else by seq. Or those of these seqs that are
+    there, whatever their state.
     """
     queue, topic = queue_of(lane)
     queue.jobs.advance(now_ms)
+    if not isinstance(wanted, JobState):
+        live = filter(topic.index.is_live, dict.fromkeys(wanted))
+        return [_view(queue.jobs.row(seq), seq, lane) for seq in islice(live, limit)]
     if wanted is JobState.READY:
         return [_view(queue.jobs.row(seq), seq, lane) for seq in queue.ready_order(topic).peek(limit)]
     states, rows, index = _SHOWN_AS[wanted], queue.jobs.rows, topic.index

@@ -33,6 +33,65 @@ def test_data_keeps_its_bytes():
     assert list(decode(body).command.records.data) == texts
 
 
+@pytest.mark.parametrize("others", [b"", b',"tag":"t"', b',"key":"k"'])
+def test_bytes_are_stored_as_bytes(others):
+    """Whatever else the records of the body have; an object that only looks so stays the JSON that it is."""
+    texts = (
+        b'{"$bytes":"AP8="}',
+        b' { "$bytes" : "" } ',
+        b'{"$bytes":"AP8=","n":1}',
+        b'[{"$bytes":"AP8="}]',
+        b"1",
+    )
+    body = b'{"records":[' + b",".join(b'{"data":' + text + others + b"}" for text in texts) + b"]}"
+    columns = decode(body).command.records
+
+    assert list(columns.data) == [b"\x00\xff", b"", texts[2], texts[3], b"1"]
+    assert columns.sizes == [2, 0, len(texts[2]), len(texts[3]), 1]
+    assert list(columns.content_type) == [b"application/octet-stream"] * 2 + [b""] * 3
+
+
+def test_bytes_may_say_what_they_are():
+    """By a content type of their own."""
+    columns = decode(
+        b'{"records":[{"data":{"$bytes":"AP8="},"content_type":"image/png"},{"data":1}]}'
+    ).command.records
+
+    assert list(columns.content_type) == [b"image/png", b""]
+
+
+@pytest.mark.parametrize(
+    ("record", "field", "why"),
+    [
+        (b'{"data":{"$bytes":"*"}}', "records[0].data", "base64"),
+        (b'{"data":{"$bytes":7}}', "records[0].data", "base64"),
+        (b'{"data":{"$bytes":"\xc3\xa9"}}', "records[0].data", "base64"),
+        (
+            b'{"data":1,"content_type":"image/png"}',
+            "records[0].content_type",
+            "goes with a bytes payload only",
+        ),
+        (b'{"data":{"$bytes":""},"content_type":""}', "records[0].content_type", "empty"),
+    ],
+)
+def test_what_is_wrong_with_bytes_is_named(record, field, why):
+    """As the embedded store names it."""
+    with pytest.raises(Rejected, match=why) as refused:
+        decode(b'{"records":[%b]}' % record)
+
+    assert refused.value.detail["field"] == field
+
+
+def test_a_large_body_may_hold_bytes():
+    """It is decoded in pieces, some of which have bytes and some not."""
+    packed = b'{"data":{"$bytes":"%b"}}' % (b"AAAA" * 50_000)
+    body = b'{"records":[' + b",".join([b'{"data":1}', *[packed] * 4, b'{"data":2}']) + b"]}"
+    columns = decode(body).command.records
+
+    assert [len(data) for data in columns.data] == [1, 150_000, 150_000, 150_000, 150_000, 1]
+    assert [bool(kind) for kind in columns.content_type] == [False, True, True, True, True, False]
+
+
 @pytest.mark.rule("H4.1")
 def test_every_field_of_a_record_becomes_a_column():
     record = {

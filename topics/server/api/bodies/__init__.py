@@ -8,6 +8,7 @@ forms     what the body of a write may look like, and its decoders
 known     labels that were checked not long ago, so that a label that comes again is looked up and not checked
           again
 metas     the metas of a write: objects of strings, stored as the embedded store would write them
+packed    payloads that are bytes: `{"$bytes": BASE64}` in a body
 pieces    a large body in pieces, so that no step takes long and nothing is built of what will be refused
 writes    the body of a write, as the command the engine takes
 """

@@ -41,10 +41,14 @@ class LabelledRecordIn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 class RecordIn(msgspec.Struct, gc=False):
     """A record as a client writes it."""
 
-    data: Annotated[msgspec.Raw, s.said("Any JSON value, stored and returned byte for byte")]
+    data: Annotated[
+        msgspec.Raw,
+        s.said('Any JSON value, stored and returned byte for byte; or bytes, as `{"$bytes": BASE64}`'),
+    ]
     tag: Annotated[str | None, s.named("What deletes and filters select by, at most 256 bytes")] = None
     node: Annotated[str | None, s.named("Who writes it, at most 128 bytes")] = None
     key: Annotated[str | None, s.named("At most 256 bytes")] = None
+    content_type: Annotated[str | None, s.named("Of `data` that is bytes; at most 255 bytes")] = None
     dedup_id: Annotated[
         str | None, s.named("Of two records with one id the second is dropped; at most 256 bytes")
     ] = None

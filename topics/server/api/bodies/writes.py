@@ -37,6 +37,7 @@ from topics.server.api.bodies.forms import (
 )
 from topics.server.api.bodies.known import KnownLabels, KnownTexts
 from topics.server.api.bodies.metas import stored_metas
+from topics.server.api.bodies.packed import MARK, unpacked
 from topics.server.api.bodies.pieces import PIECED_BYTES_MIN, WRAP, write_pieces
 
 _PRIORITY_MAX: Final = 9
@@ -57,7 +58,7 @@ _tag: Final = attrgetter("tag")
 _node: Final = attrgetter("node")
 _meta: Final = attrgetter("meta")
 _fields: Final = attrgetter(
-    "data", "tag", "node", "meta", "key", "dedup_id", "ttl_ms", "priority", "delay_ms"
+    "data", "tag", "node", "meta", "key", "dedup_id", "ttl_ms", "priority", "delay_ms", "content_type"
 )
 _Columns = tuple[Sequence[bytes], list[int], dict[str, Any]]  # data, sizes, and the others by name
 _NUMBERS: Final = frozenset({"ttl_ms", "priority", "delay_ms"})
@@ -192,6 +193,17 @@ def _joined(parts: Sequence[_Columns]) -> _Columns:
 
 def _columns(write: AnyWriteIn, body: bytes, limits: Limits, known: KnownLabels) -> _Columns:
     """The columns that any record uses, each checked."""
+    data, sizes, optional = _columns_as_sent(write, body, limits, known)
+    content_types = optional.pop("content_type", None)
+    if content_types is None and MARK not in body:
+        return data, sizes, optional
+    plain, kinds = unpacked(data, content_types or [None] * len(data), limits)
+    optional["content_type"] = _present(kinds)
+    return plain, list(map(len, plain)), optional
+
+
+def _columns_as_sent(write: AnyWriteIn, body: bytes, limits: Limits, known: KnownLabels) -> _Columns:
+    """What is bytes still as the text that it came in."""
     data: Sequence[bytes]
     if isinstance(write, PlainWriteIn) or not write.records:
         data = list(map(bytes, map(_data, write.records)))
@@ -240,7 +252,7 @@ def _short_texts(raws: Sequence[msgspec.Raw]) -> list[bytes]:
 
 
 def _any_columns(records: Sequence[RecordIn], body: bytes, limits: Limits) -> _Columns:
-    datas, tags, nodes, raw_metas, keys, dedup_ids, ttls, priorities, delays = zip(
+    datas, tags, nodes, raw_metas, keys, dedup_ids, ttls, priorities, delays, content_types = zip(
         *map(_fields, records), strict=True
     )
     data, metas = list(map(bytes, datas)), list(map(bytes, raw_metas))
@@ -259,6 +271,7 @@ def _any_columns(records: Sequence[RecordIn], body: bytes, limits: Limits) -> _C
             "priority": _numbers("priority", priorities, _PRIORITY_MAX),
             "delay_ms": _numbers("delay_ms", delays, TTL_MS_MAX),
             "meta": _present(stored_metas(metas, limits)),
+            "content_type": None if content_types.count(None) == len(content_types) else content_types,
         },
     )
 

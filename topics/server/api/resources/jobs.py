@@ -85,13 +85,11 @@ class ExtendIn(msgspec.Struct, gc=False):
 class PeekIn(msgspec.Struct, gc=False):
     """A look at jobs as a client asks it."""
 
-    state: Annotated[
-        str | None,
-        s.said("Which jobs", enum=[*PEEKED, None], default="ready"),
-    ] = None
-    limit: Annotated[
-        int | None, s.counted("Jobs at most, 1000 at most; 0 is the default", default=READ_LIMIT_DEFAULT)
-    ] = None
+    state: Annotated[str | None, s.said("Which jobs", enum=[*PEEKED, None], default="ready")] = None
+    limit: Annotated[int | None, s.counted("At most 1000; 0 is the default", default=READ_LIMIT_DEFAULT)] = (
+        None
+    )
+    seqs: Annotated[list[int] | None, s.said("These, whatever their state; 1000 at most")] = None
 
 
 class RedriveIn(msgspec.Struct, gc=False):
@@ -216,12 +214,14 @@ async def peek_jobs(call: HandlerCall) -> Answer:
     """Look at jobs without leasing them."""
     name, limits = call.topic(), call.site.options.limits
     asked, ignored = _peek.decode(call.body)
-    state, limit = peeked("ready" if asked.state is None else asked.state, asked.limit or 0, limits)
+    state = "ready" if asked.state is None else asked.state
+    wanted, limit = peeked(state, asked.limit or 0, limits, seqs=asked.seqs)
     found = await call.runtime.jobs.peek(
-        name, state, limit, call.peer.room, bytes_max=limits.page_bytes_default
+        name, wanted, limit, call.peer.room, bytes_max=limits.page_bytes_default
     )
-    body = b'{"topic":"%b","state":"%b","jobs":[%b],"count":%d%b' % (
-        name.encode(), state.name.lower().encode(), b",".join(found), len(found),
+    told = b"" if asked.seqs is not None else b'"state":"%b",' % state.encode()
+    body = b'{"topic":"%b",%b"jobs":[%b],"count":%d%b' % (
+        name.encode(), told, b",".join(found), len(found),
         ignored_json(ignored) if ignored else b"",
     )  # fmt: skip
     return Answer(200, body + call.performance() + b"}")
@@ -284,7 +284,7 @@ def _record(**more: s.Schema) -> dict[str, s.Schema]:
     """A record's members, and those of the job that it is."""
     members: dict[str, s.Schema] = {
         "$seq": s.SEQ, "$ts": s.TS, "$node": s.text("Who wrote it"), "$tag": s.text("Its tag"),
-        "$key": s.text("Its key"), "$content_type": s.text("Of bytes that an embedded store wrote"),
+        "$key": s.text("Its key"), "$content_type": s.text("Of bytes, which are `{\"$bytes\": BASE64}`"),
         "data": {"description": "Any JSON value, byte for byte as it was written"}, "meta": s.META,
     }  # fmt: skip
     return members | more
@@ -334,8 +334,8 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
     ),
     "Peeked": s.answer_of(
         "Ready jobs as they would be handed out, then those behind others of their key; others by seq", "ignored",
-        topic=s.TOPIC, state=s.text("Which jobs"), jobs=s.list_of(s.ref("PeekedJob"), "As many as fit"),
-        count=s.count("How many"), ignored=s.IGNORED,
+        "state", topic=s.TOPIC, state=s.text("Which jobs, unless seqs were given"),
+        jobs=s.list_of(s.ref("PeekedJob"), "As many as fit"), count=s.count("How many"), ignored=s.IGNORED,
     ),
     "QueuePaused": s.answer_of("", topic=s.TOPIC, paused=s.flag("Nothing is leased")),
     "Redriven": s.answer_of(

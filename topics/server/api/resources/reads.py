@@ -277,7 +277,7 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
         **s.object_of(
             "A record. What it has not is left out", "$seq $ts",
             **{"$seq": s.SEQ, "$ts": s.TS, "$node": s.text("Who wrote it"), "$tag": s.text("Its tag, if asked for"),
-               "$key": s.text("Its key"), "$content_type": s.text("Of bytes that an embedded store wrote")},
+               "$key": s.text("Its key"), "$content_type": s.text("Of bytes, which are `{\"$bytes\": BASE64}`")},
             data={"description": "Any JSON value, stored and returned byte for byte"}, meta=s.META,
         ),
     },
