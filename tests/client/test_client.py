@@ -106,7 +106,6 @@ def test_what_has_no_place_on_the_wire_is_refused_before_it_is_sent(client: Clie
     topic = client.topic(name)
     refused: list[Any] = []
     for call in (
-        lambda: topic.put(b"bytes"),
         lambda: topic.put(1, sync=True),
         client.sync,
         lambda: client.topic("$x"),
@@ -116,7 +115,6 @@ def test_what_has_no_place_on_the_wire_is_refused_before_it_is_sent(client: Clie
         refused.append((error.value.code.value, error.value.message.split(":")[0].split(" ")[0]))
 
     assert refused == [
-        ("invalid_request", "records[0].data"),
         ("invalid_request", "sync"),
         ("not_implemented", "a"),
         ("invalid_request", "topic"),
