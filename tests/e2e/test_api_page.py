@@ -25,6 +25,7 @@ TIMES = {
     "last_read_ts",
     "deadline",
     "ready_at",
+    "next_fire",
     "lease_id",
 }  # different each time
 CALLS = re.findall(r"^```sh\n(.*?)^```\n\n```json\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
