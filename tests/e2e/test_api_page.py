@@ -26,6 +26,7 @@ TIMES = {
     "updated_ts",
     "deadline",
     "ready_at",
+    "next_fire",
     "lease_id",
 }  # different each time
 CALLS = re.findall(r"^```sh\n(.*?)^```\n\n```json\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
