@@ -391,9 +391,7 @@ class _Items(AsyncIterator[R], Generic[R]):
 
     async def _page(self, read: Call[Page]) -> Page:
         if self._is_reading:
-            raise RuntimeError(
-                "another task waits for the next item of this iterator: give each task its own"
-            )
+            raise RuntimeError("another task waits for the next item: give each task its own iterator")
         self._is_reading = True
         try:
             return await self._store.do(read)

@@ -36,27 +36,7 @@ from topics.embed.lock import Reentered
 from topics.embed.moving import MoverThread
 from topics.embed.readers import wait_for_news
 from topics.embed.rounds_feed import RoundsFeed
-from topics.engine.commands import (
-    Append,
-    CommitConsumer,
-    DeleteRecords,
-    DeleteSchedule,
-    DeleteTopic,
-    Pause,
-    Purge,
-    PutTopic,
-)
-from topics.engine.replies import (
-    Appended,
-    ConsumerDeleted,
-    QueuePurged,
-    Reply,
-    ScheduleDeleted,
-    SchedulePut,
-    TopicDeleted,
-    TopicPut,
-    TopicState,
-)
+from topics.engine import commands, replies
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.compaction import Compaction, CompactionResult
 from topics.host.directory.lock import DirectoryLock
@@ -241,7 +221,7 @@ class Store(Findings, TopicStore):
                 return self.read(call.query(self.limits), account=call.account, wait_ms=call.waits_ms)
             case records.Delete() | topics.Put():
                 reply = self.call(self._opened.classed(call.command(self.limits)))
-                return reply.config if isinstance(reply, TopicPut) else reply
+                return reply.config if isinstance(reply, replies.TopicPut) else reply
             case jobs.Claim():
                 return self._claim(call)
             case jobs.Settle() | jobs.Redrive():
@@ -249,14 +229,14 @@ class Store(Findings, TopicStore):
             case jobs.Peek():
                 return self._peek(call)
             case jobs.SetPaused():
-                self._local.call(Pause(topic=call.topic, paused=call.paused))
+                self._local.call(commands.Pause(topic=call.topic, paused=call.paused))
             case jobs.Purge():
-                purged = self._local.call(Purge(topic=call.topic))
-                assert isinstance(purged, QueuePurged)
+                purged = self._local.call(commands.Purge(topic=call.topic))
+                assert isinstance(purged, replies.QueuePurged)
                 return purged.purged
             case topics.Delete():
                 gone = self.call(call.command())
-                assert isinstance(gone, TopicDeleted)
+                assert isinstance(gone, replies.TopicDeleted)
                 return gone.deleted
             case schedules.Put() | schedules.Get() | schedules.List() | schedules.Delete():
                 return self._schedules(call)
@@ -280,14 +260,14 @@ class Store(Findings, TopicStore):
                 return self._local.call(call.command())
             case consumers.Delete():
                 ended = self._local.call(call.command())
-                assert isinstance(ended, ConsumerDeleted)
+                assert isinstance(ended, replies.ConsumerDeleted)
                 return ended.deleted
         self._local.check_open()
         with self._local.lock:
             return standing(self._opened.engine.catalog, call)
 
-    def _step(self, asked: Call[Any] | CommitConsumer) -> object:
-        return self._local.call(asked) if isinstance(asked, CommitConsumer) else self._answer(asked)
+    def _step(self, asked: Call[Any] | commands.CommitConsumer) -> object:
+        return self._local.call(asked) if isinstance(asked, commands.CommitConsumer) else self._answer(asked)
 
     def _schedules(self, call: schedules.Put | schedules.Get | schedules.List | schedules.Delete) -> object:
         self._local.check_open()
@@ -295,7 +275,7 @@ class Store(Findings, TopicStore):
         match call:
             case schedules.Put():
                 put = self._local.call(call.command(self.limits))
-                assert isinstance(put, SchedulePut)
+                assert isinstance(put, replies.SchedulePut)
                 return schedules.value_of(put.schedule)
             case schedules.Get():
                 with self._local.lock:
@@ -305,10 +285,14 @@ class Store(Findings, TopicStore):
                     return [schedules.value_of(desk.state(name)) for name in desk.names(call.prefix)]
         with self._local.lock:
             topic = desk.topic_of(call.name)
-        gone = None if topic is None else self._local.call(DeleteSchedule(topic=topic, schedule=call.name))
-        return isinstance(gone, ScheduleDeleted) and gone.deleted
+        gone = (
+            None
+            if topic is None
+            else self._local.call(commands.DeleteSchedule(topic=topic, schedule=call.name))
+        )
+        return isinstance(gone, replies.ScheduleDeleted) and gone.deleted
 
-    def _state(self, name: str, *, touch: bool) -> TopicState:
+    def _state(self, name: str, *, touch: bool) -> replies.TopicState:
         self._local.check_open()
         self._local.let_time_pass(name)
         with self._local.lock:
@@ -367,15 +351,17 @@ class Store(Findings, TopicStore):
 
     # Also for the journals, whose topics have names that nobody else may use.
 
-    def append(self, command: Append, *, sync: bool = False) -> Appended:
+    def append(self, command: commands.Append, *, sync: bool = False) -> replies.Appended:
         """Compress as the topic says, then append."""
         # Without the lock: two looks into dicts, and whether the store is open is asked by the call.
         config = self._opened.engine.topic_config(command.topic) or command.config
         reply = self._local.call(compress_records(command, config), sync=sync)
-        assert isinstance(reply, Appended)
+        assert isinstance(reply, replies.Appended)
         return reply
 
-    def call(self, command: PutTopic | DeleteRecords | DeleteTopic) -> Reply:
+    def call(
+        self, command: commands.PutTopic | commands.DeleteRecords | commands.DeleteTopic
+    ) -> replies.Reply:
         self._local.check_open()
         self._local.let_time_pass(command.topic)  # what has expired makes nobody wait for an empty topic
         return self._local.call(command)
