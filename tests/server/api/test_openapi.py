@@ -57,6 +57,28 @@ def test_each_schema_is_one_and_refers_to_schemas_that_are_there(name):
         assert used.removeprefix("#/components/schemas/") in described["components"]["schemas"]
 
 
+def test_whatever_is_referred_to_is_there():
+    described = document()
+    for used in set(references(described)):
+        found = described
+        for part in used.removeprefix("#/").split("/"):
+            assert part in found, used
+            found = found[part]
+
+
+def test_each_tag_is_described():
+    described = document()
+    used = {
+        tag
+        for found in described["paths"].values()
+        for method, operation in found.items()
+        if method != "parameters"
+        for tag in operation["tags"]
+    }
+
+    assert used <= {tag["name"] for tag in described["tags"]}
+
+
 def references(node):
     if isinstance(node, dict):
         if isinstance(node.get("$ref"), str):

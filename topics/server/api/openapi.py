@@ -53,6 +53,8 @@ def openapi_fields(table: RouteTable, version: str) -> dict[str, Any]:
         "tags": [
             {"name": "topics", "description": "Topics themselves"},
             {"name": "records", "description": "Write, read, delete"},
+            {"name": "consumers", "description": "Positions that the server keeps for those who read"},
+            {"name": "jobs", "description": "The records of a queue, leased to who does them"},
             {"name": "schedules", "description": "Records that are appended when their time comes"},
             {"name": "operations", "description": "For whoever runs the server"},
         ],
@@ -71,6 +73,13 @@ def openapi_fields(table: RouteTable, version: str) -> dict[str, Any]:
                     "in": "path",
                     "required": True,
                     "description": "The schedule's name, percent-encoded; compared byte by byte",
+                    "schema": {"type": "string", "pattern": NAME_PATTERN},
+                },
+                "consumer": {
+                    "name": "consumer",
+                    "in": "path",
+                    "required": True,
+                    "description": "The consumer's name, percent-encoded; compared byte by byte",
                     "schema": {"type": "string", "pattern": NAME_PATTERN},
                 },
                 "wid": {
