@@ -19,12 +19,13 @@ from topics.codec.log.leases import Acked, Claimed, Grant
 from topics.engine import verify
 from topics.engine.apply import Catalog
 from topics.kernel.config import Durability, TopicConfig, TopicType
-from topics.log import fold, leaving
+from topics.log import fold
 from topics.log.image import take_image, topic_of
 from topics.log.jobs.transitions import JobState
 from topics.log.kinds import kind_of
 from topics.log.lost import LostRange
 from topics.log.past import DeathCause
+from topics.log.placing import leaving
 from topics.log.reads import diff, records
 from topics.log.reads.match import parse_match
 from topics.log.regions import WalFileId
