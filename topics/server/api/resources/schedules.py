@@ -80,6 +80,8 @@ async def put_schedule(call: HandlerCall) -> Answer:
     name = _name(call)
     command = await call.decoded(partial(decode_schedule, name, call.body, call.site.options.limits))
     call.key.check_name(command.topic)
+    if (standing := call.runtime.engine.schedules.topic_of(name)) is not None:
+        call.key.check_name(standing)  # else the refusal would tell a name that the key may not see
     put = await call.runtime.submit(command)
     assert isinstance(put, SchedulePut)
     told = schedule_json(put.schedule, created=put.created)
