@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
 import threading
@@ -532,3 +533,28 @@ def test_a_sigterm_that_wakes_nobody_stops_a_loop_all_the_same(jobs: topics.Queu
         for _ in worker:
             raise AssertionError
     interrupting.join()
+
+
+def test_a_task_of_asyncio_that_is_cancelled_while_a_worker_leaves_ends(
+    topics_client: topics.Client, topics_server: Any
+) -> None:
+    """No shield of anyio holds off a task's own `cancel`: once it came while jobs were given back, nothing ended."""
+    topics_client.create("jobs", type="queue")
+    topics_client.queue("jobs").put(1)
+
+    async def leaves() -> None:
+        async with (
+            topics.AsyncClient(topics_server.url) as client,
+            client.worker("jobs", handle_signals=False) as worker,
+        ):
+            await anext(aiter(worker))
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().call_soon(task.cancel)
+
+    async def main() -> None:
+        task = asyncio.create_task(leaves())
+        done, _ = await asyncio.wait({task}, timeout=10)
+        assert done
+
+    asyncio.run(main())

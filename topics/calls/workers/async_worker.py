@@ -106,13 +106,15 @@ class AsyncWorker(Generic[J]):
             finally:
                 self._is_over = True
                 self.stop()
-                with anyio.move_on_after(_GIVE_BACK_S, shield=True):
-                    await self.desk.ended.wait()  # else what is given back would be brought again
-                    if raised is not None:  # by the body of a loop: the first of these jobs failed of it
-                        await self._give_back(self._left, reason_of(raised), failed=True)
-                    await self._give_back(self.desk.leases.held(), STOPPED)
-                bringing.cancel()
-                tasks.cancel_scope.cancel()
+                try:
+                    with anyio.move_on_after(_GIVE_BACK_S, shield=True):
+                        await self.desk.ended.wait()  # else what is given back would be brought again
+                        if raised is not None:  # by the body of a loop: the first of these jobs failed of it
+                            await self._give_back(self._left, reason_of(raised), failed=True)
+                        await self._give_back(self.desk.leases.held(), STOPPED)
+                finally:  # no shield of anyio holds off a task's own `cancel` on asyncio
+                    bringing.cancel()
+                    tasks.cancel_scope.cancel()
         if raised is not None:
             raise raised
 

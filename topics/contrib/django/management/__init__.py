@@ -1,0 +1,4 @@
+"""Where Django looks for commands.
+
+commands  a module a command
+"""
