@@ -51,7 +51,9 @@ class _Before:
     epoch: int
 
 
-_NO_TRAIL: Final[deque[_Before]] = deque(maxlen=0)  # of a watch whose ids say it all
+_NO_TRAIL: Final[deque[_Before]] = deque(
+    maxlen=TRAIL_MAX
+)  # shared, and stays empty: of watches whose ids say it all
 
 
 class WatchSession:
