@@ -54,7 +54,10 @@ _APART: Final = (
         "queue.leases: of a job that is done", "queue.leases: a nack of an older one",
         "queue.dead_letters: arrived as another",
     ),
-    ("queue.leases: a late ack", "queue.deliveries: too many", "queue.order: a key out of order"),
+    (
+        "queue.leases: a late ack", "queue.deliveries: too many", "queue.order: a key out of order",
+        "consumers: a commit that goes back",
+    ),
 )  # fmt: skip
 # All kinds, in groups that can be found beside each other: one that damages a snapshot hides what depends on it.
 TOGETHER: Final = (tuple(kind for kind in KINDS if all(kind not in group for group in _APART)), *_APART)
