@@ -85,6 +85,8 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
             refusal(lambda: topic.put(0, idempotency_key="k")),
             Reentered(), WrongState("not now", field="f"),
         ],
+        "Schedule": [store.put_schedule("s", "t", 1, every_ms=10**9)],
+        "StoreStats": [store.stats()],
         "StoreOptions": [topics.StoreOptions(shards=2, archive=ArchiveRules())],
         "Tombstone": [lost],
         "TopicConfig": [topic.state().config],

@@ -117,6 +117,9 @@ ROWS = [
         request=asked(b"POST", b"/v0/watch", b'{"topics":{"t":{"consumer":"c"}}}'),
         detail={"topic": "t", "consumer": "c"},
     ),
+    Row(
+        code=Code.SCHEDULE_NOT_FOUND, request=asked(b"GET", b"/v0/schedules/s"), detail={"schedule": "s"},
+    ),
     Row(code=Code.NOT_FOUND, request=asked(b"GET", b"/v0/nothing")),
     Row(code=Code.NOT_FOUND, name="watch", request=asked(b"GET", b"/v0/watch/wid_none")),
     Row(

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
+import attrs
 from cronsim import CronSim, CronSimError
 
 from topics.kernel.errors import Rejected, invalid
@@ -23,6 +24,7 @@ _FIELDS: Final = 5
 _YEAR_MAX_MS: Final = 253_000_000_000_000  # in the year 9987: what is later has no date
 
 
+@attrs.frozen
 class HostCalendar:
     """cronsim, and the time zones of this machine, or else those that come with tzdata."""
 
