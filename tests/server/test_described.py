@@ -16,6 +16,7 @@ from tests.server.process import Process
 from topics.server.api.table import route_table
 
 STREAMS = [route.name for route in route_table().routes if "text/event-stream" in route.media]
+KEY = "a-key-of-all-scopes-and-all-names"
 CHECKS = (
     "not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance",
     "response_schema_conformance", "unsupported_method", "missing_required_header",
@@ -29,6 +30,7 @@ def asked_all(server: Process, folder: Path, examples: int, config: str = "") ->
         *(sys.executable, "-m", "schemathesis.cli", "run", f"http://127.0.0.1:{server.port}/v0/openapi.json"),
         *("--phases", "coverage,fuzzing", "--checks", ",".join(CHECKS), "--seed", "1", "--no-color"),
         *("--max-examples", str(examples), "--request-timeout", "20"),
+        *("--header", f"Authorization: Bearer {KEY}"),
         *(word for name in STREAMS for word in ("--exclude-operation-id", name)),
     ]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -45,8 +47,10 @@ def test_no_request_that_the_document_allows_gets_an_answer_that_it_does_not_des
     kind: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """Of topics that mostly are not there, and of one that is."""
-    with Process("--port", "0", "--data", tmp_path / "data", cwd=tmp_path).ready() as server:
-        created, _ = server.ask("PUT", "/v0/topics/there", {"type": kind})
+    with Process(
+        "--port", "0", "--data", tmp_path / "data", cwd=tmp_path, TOPICS_API_KEYS=KEY
+    ).ready() as server:
+        created, _ = server.ask("PUT", "/v0/topics/there", {"type": kind}, Authorization=f"Bearer {KEY}")
         assert created == 201
         tried = asked_all(server, tmp_path, 40)
         tried += asked_all(server, tmp_path, 80, '[parameters]\n"path.topic" = "there"\n')
