@@ -116,8 +116,9 @@ async def _page_of_consumer(call: HandlerCall, reading: DiffRequest, consumer: s
     """
     runtime, held = call.runtime, call.peer.room.size
     deadline = trio.current_time() + reading.wait_ms / 1000
+    meant = reading.query.epoch if reading.auto_commit else None
     for _ in range(READERS_MAX):
-        at = consumer_state(runtime.engine.catalog, reading.query.topic, consumer)
+        at = consumer_state(runtime.engine.catalog, reading.query.topic, consumer, meant)
         epoch = at.epoch if reading.query.epoch is None else reading.query.epoch
         left_ms = max(int((deadline - trio.current_time()) * 1000), 0)
         query = attrs.evolve(reading.query, from_seq=at.from_seq, epoch=epoch)
