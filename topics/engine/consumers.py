@@ -211,7 +211,7 @@ def _check_epoch(topic: Topic, consumer: str, epoch: int | None) -> None:
     if epoch is not None and epoch != topic.epoch:
         raise Rejected(
             Code.CONSUMER_NOT_FOUND,
-            f"topic {topic.name!r} is of epoch {topic.epoch}: consumer {consumer!r:.80} of epoch {epoch} went with that",
+            f"topic {topic.name!r} is of epoch {topic.epoch}: consumer {consumer!r:.80} of epoch {epoch} is gone",
             topic=topic.name,
             consumer=consumer,
             epoch=topic.epoch,

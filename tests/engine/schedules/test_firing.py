@@ -1,5 +1,7 @@
 """What a schedule fires, and when: each instant once, whatever is refused, stopped or set back (queues 4)."""
 
+from contextlib import suppress
+
 import msgspec
 import pytest
 
@@ -323,6 +325,31 @@ def test_what_is_refused(driver):
     assert put(driver, "soon", every_ms=5).schedule.definition.every_ms == 1000
 
 
+def test_a_record_that_fits_when_it_is_put_fits_whatever_is_said_of_its_instant(driver):
+    """A record is as large as what its firing adds to it: else it would be refused for ever, and only then."""
+    driver.put(durability="fsync", max_record_bytes=2000)
+
+    def put_of(size):
+        return put(driver, catch_up="none", data=b"1" * size)
+
+    def too_large(size):
+        with suppress(Rejected):
+            put_of(size)
+            return False
+        return True
+
+    largest = next(size for size in range(2000, 1800, -1) if not too_large(size))
+    with pytest.raises(Rejected) as refused:
+        put_of(largest + 1)
+    assert refused.value.code is Code.RECORD_TOO_LARGE
+    sleep(driver, HOUR)
+    restart(driver, at_ms=FIRST + 5 * HOUR // 2)
+    sleep(driver, HOUR)
+
+    assert "$schedule_skipped_to" in metas(driver)[-1]
+    assert driver.engine.schedules.blocked == 0
+
+
 def test_one_name_in_two_topics_at_once_is_one_schedule():
     from tests.engine.schedules.scheduling import definition
     from topics.engine.commands import PutSchedule
@@ -335,6 +362,16 @@ def test_one_name_in_two_topics_at_once_is_one_schedule():
 
     assert tickets[0].result().created
     assert tickets[1].error.detail["reason"] == "schedule_repoint"
+
+
+def test_who_sees_not_its_topic_counts_no_schedule(driver):
+    driver.put("other")
+    put(driver, "t.mine")
+    put(driver, "t.other", topic="other")
+
+    assert driver.engine.schedules.count() == 2
+    assert driver.engine.schedules.count(lambda name: name.startswith("t")) == 1
+    assert driver.engine.schedules.names(sees=lambda name: name.startswith("t")) == ["t.mine"]
 
 
 def test_the_store_has_so_many():
