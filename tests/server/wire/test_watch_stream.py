@@ -114,6 +114,7 @@ REFUSED = [
     ({"topics": {"t": {"from_seq": 1, "tail": True}}}, 400, "invalid_request", "topics.t.tail"),
     ({"topics": {"t": {"from_seq": 0, "consumer": "c"}}}, 400, "invalid_request", "topics.t.consumer"),
     ({"topics": {"t": {"from_seq": -1}}}, 400, "invalid_request", "topics.t.from_seq"),
+    ({"topics": {"t": {"consumer": ""}}}, 400, "invalid_request", "topics.t.consumer"),
     ({"topics": {"t": {"epoch": 1.5}}}, 400, "invalid_request", "topics.t.epoch"),
     ({"topics": {f"t{i}": {} for i in range(257)}}, 400, "invalid_request", "topics"),
     ({"topics": {"t": {}}, "consistency": "perhaps"}, 400, "invalid_request", "consistency"),
@@ -342,7 +343,7 @@ async def test_the_end_of_a_topic_is_told_and_of_the_last_is_the_end(mock_clock,
 async def test_the_last_record_of_a_topic_and_its_end_may_be_sent_together(mock_clock, kind):
     async with place(kind) as here:
         await here.put(1, 2)
-        page = here.runtime.page
+        page = here.runtime.pages.page
 
         async def slow_page(query, *how):
             found = await page(query, *how)
@@ -350,7 +351,7 @@ async def test_the_last_record_of_a_topic_and_its_end_may_be_sent_together(mock_
                 await here.runtime.submit(DeleteTopic(topic="t"))
             return found
 
-        here.runtime.page = slow_page
+        here.runtime.pages.page = slow_page
         events = await here.stream(topics={"t": {}}, limit=1)
         assert seqs(await events.told()) == [1]
         assert (await events.told())[0] == "topic-deleted"
