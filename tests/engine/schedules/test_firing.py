@@ -155,6 +155,17 @@ def test_a_full_disk_has_it_tried_again(driver):
     assert fired(driver) == [FIRST]
 
 
+def test_a_definition_leaves_the_reserve_of_a_full_disk_to_what_ends_something(driver):
+    put(driver)
+    driver.engine.space(0, driver.engine.limits.wal_reserve)
+    for name, data in (("nightly", b"2"), ("more", b"1")):
+        with pytest.raises(Rejected) as refused:
+            put(driver, name, data=data)
+        assert refused.value.code is Code.DISK_LOW
+
+    assert delete(driver).deleted
+
+
 def test_a_shard_that_failed_fires_after_the_restart(driver):
     put(driver)
     driver.clock.set(FIRST)

@@ -102,7 +102,7 @@ def propose_put_schedule(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
     state.check_writable(0, lane)
     if before is None:
         definition = msgspec.structs.replace(definition, id=state.next_topic_id)
-    entry = enqueue_barrier(state, _Put, lane, ticket, [definition], now_ms, shard=0)
+    entry = enqueue_barrier(state, _Put, lane, ticket, [definition], now_ms, shard=0, keep_reserve=True)
     state.next_topic_id = max(state.next_topic_id, definition.id + 1)
     state.putting[name] = ticket
     entry.state, entry.definition, entry.created = state, definition, before is None
