@@ -1,15 +1,20 @@
 """What a schedule fires, and when: each instant once, whatever is refused, stopped or set back (queues 4)."""
 
 from contextlib import suppress
+from itertools import takewhile
 
 import msgspec
 import pytest
 
 from tests.engine.driving import T0, Driver
-from tests.engine.schedules.scheduling import delete, fired, metas, put, settle, sleep
+from tests.engine.schedules.scheduling import definition, delete, fired, metas, put, settle, sleep
 from topics.engine import verify
 from topics.engine.commands import DeleteRecords
+from topics.engine.schedules.firing import _first_on_time
+from topics.engine.schedules.instants import Instants
 from topics.kernel.errors import Code, Rejected
+from topics.kernel.limits import FIRING_LATE_MS
+from topics.log.schedules import Standing
 
 HOUR = 3_600_000
 FIRST = (T0 // HOUR + 1) * HOUR  # the first full hour
@@ -201,6 +206,24 @@ def test_a_clock_set_forward_is_a_time_in_which_nothing_ran(driver, catch_up, ho
 
 
 @pytest.mark.rule("Q4.17")
+@pytest.mark.parametrize("jitter_ms", [0, 700, 86_400_000])
+def test_what_none_passes_over_is_not_walked_through(monkeypatch, jitter_ms):
+    """Only the newest instant of what is late can be on time by its jitter: a day of seconds is not looked at."""
+    made = definition(every_ms=1000, jitter_ms=jitter_ms, catch_up="none")
+    standing, instants, asked = Standing(made, T0 - 86_400_000, 0), Instants(None, made), []
+    due_ms = Instants.due_ms
+    monkeypatch.setattr(
+        Instants, "due_ms", lambda self, instant_ms: asked.append(instant_ms) or due_ms(self, instant_ms)
+    )
+    for now_ms in range(T0, T0 + 3000, 333):
+        since_ms = now_ms - FIRING_LATE_MS
+        late = takewhile(lambda one: due_ms(instants, one) < since_ms, instants.after(since_ms - 5000))  # noqa: B023
+        expected = instants.first(max(late))
+        assert _first_on_time(standing, instants, now_ms) == expected
+        assert len(asked) <= 1
+        asked.clear()
+
+
 def test_jitter_moves_an_instant_always_by_the_same_and_never_to_the_next(driver):
     put(driver, "a", every_ms=10_000, jitter_ms=60_000)
     put(driver, "b", every_ms=10_000, jitter_ms=60_000)
@@ -362,7 +385,6 @@ def test_a_record_that_fits_when_it_is_put_fits_whatever_is_said_of_its_instant(
 
 
 def test_one_name_in_two_topics_at_once_is_one_schedule():
-    from tests.engine.schedules.scheduling import definition
     from topics.engine.commands import PutSchedule
 
     driver = Driver()
