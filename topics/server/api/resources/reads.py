@@ -270,7 +270,7 @@ def _check_start(asked: DiffIn) -> None:
 
 
 SCHEMAS: Final[Mapping[str, s.Schema]] = {
-    "Diff": {**s.form_of("A read, from one of `from_seq` and `from_ts`", DiffIn), "allOf": [
+    "Diff": {**s.form_of("A read, from one of `from_seq`, `from_ts` and `consumer`", DiffIn), "allOf": [
         s.not_both("from_seq", "from_ts"), s.not_both("from_seq", "consumer"), s.not_both("from_ts", "consumer"),
         {"anyOf": [{"properties": {"auto_commit": {"not": {"const": True}}}}, s.given("consumer")]},
     ]},
