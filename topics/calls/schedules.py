@@ -22,7 +22,7 @@ from topics.engine.replies import ScheduleState
 from topics.engine.schedules.definitions import definition_of
 from topics.kernel.checks import clamped
 from topics.kernel.errors import Rejected, invalid
-from topics.kernel.ids import check_topic_name
+from topics.kernel.ids import check_schedule_name, check_topic_name
 from topics.kernel.limits import COMING_MAX, Limits
 
 T = TypeVar("T")
@@ -126,7 +126,7 @@ class _Name(Call[Schedule], frozen=True, eq=False):
     name: str
 
     def path(self) -> str:
-        return f"/v0/schedules/{check_topic_name(self.name, field='schedule')}"
+        return f"/v0/schedules/{check_schedule_name(self.name)}"
 
 
 class _Put(_Name, frozen=True, eq=False):
@@ -211,7 +211,7 @@ class Get(_Name, frozen=True, eq=False, kw_only=True):
     coming: int = 0
 
     def check(self) -> None:
-        check_topic_name(self.name, field="schedule")
+        check_schedule_name(self.name)
         clamped("coming", self.coming, low=0, high=COMING_MAX)
 
     def exchange(self, line: Line) -> Talk[Schedule]:
@@ -229,7 +229,7 @@ class Delete(Call[bool], frozen=True, eq=False):
     name: str
 
     def check(self) -> None:
-        check_topic_name(self.name, field="schedule")
+        check_schedule_name(self.name)
 
     def exchange(self, line: Line) -> Talk[bool]:
         path = f"/v0/schedules/{self.name}"

@@ -380,11 +380,11 @@ def in_lease_class(
 
 def enqueue_barrier(
     state: EngineState, kind: type[B], lane: Lane, ticket: Ticket, payloads: Sequence[Payload], now_ms: int, *,
-    shard: int,
+    shard: int, keep_reserve: bool = False,
 ) -> B:  # fmt: skip
     """Synced control frames with the topic to themselves."""
     entry = kind.of(lane, payloads, now_ms, staged=True, must_sync=True, ticket=ticket)
-    state.check_space(shard, entry.size, keep_reserve=False)
+    state.check_space(shard, entry.size, keep_reserve=keep_reserve)
     lane.barrier = ticket
     state.enqueue(shard, entry)
     return entry

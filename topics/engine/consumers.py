@@ -94,8 +94,9 @@ def propose_commit_consumer(state: EngineState, lane: Lane, ticket: Ticket, now_
     command, topic = ticket.command, lane.topic
     assert isinstance(command, CommitConsumer)
     assert topic is not None
+    _check_epoch(topic, command.consumer, command.epoch)
     at = topic.consumers.get(command.consumer)
-    if at is None or (command.epoch is not None and command.epoch != topic.epoch):
+    if at is None:
         raise no_consumer(topic, command.consumer)
     if command.seq > topic.head_seq:
         raise _beyond("seq", command.seq, topic)
@@ -160,9 +161,15 @@ class _ConsumerDeletion(Barrier, eq=False, kw_only=True):
         return ConsumerDeleted(topic=self.lane.name, consumer=self.consumer, deleted=True)
 
 
-def consumer_state(catalog: CatalogView, topic: str, consumer: str) -> ConsumerState:
-    """Where a consumer stands, as published. Raises `Rejected`: topic_not_found, consumer_not_found."""
-    return _state_of(_found(catalog, topic), consumer)
+def consumer_state(
+    catalog: CatalogView, topic: str, consumer: str, epoch: int | None = None
+) -> ConsumerState:
+    """Where a consumer stands, as published. Raises `Rejected`: topic_not_found; consumer_not_found, also of a topic
+    that is not of this epoch.
+    """
+    found = _found(catalog, topic)
+    _check_epoch(found, consumer, epoch)
+    return _state_of(found, consumer)
 
 
 def consumer_states(
@@ -197,6 +204,18 @@ def _fields(topic: Topic, name: str) -> dict[str, Any]:
         "consumer": name, "topic": topic.name, "epoch": topic.epoch, "from_seq": at.seq,
         "lag": topic.head_seq - at.seq, "updated_ts": at.ts,
     }  # fmt: skip
+
+
+def _check_epoch(topic: Topic, consumer: str, epoch: int | None) -> None:
+    """A position is of one instance of its topic: another one has no such consumer."""
+    if epoch is not None and epoch != topic.epoch:
+        raise Rejected(
+            Code.CONSUMER_NOT_FOUND,
+            f"topic {topic.name!r} is of epoch {topic.epoch}: consumer {consumer!r:.80} of epoch {epoch} is gone",
+            topic=topic.name,
+            consumer=consumer,
+            epoch=topic.epoch,
+        )
 
 
 def no_consumer(topic: Topic, name: str) -> Rejected:

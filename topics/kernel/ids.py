@@ -24,24 +24,26 @@ TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 
 def check_topic_name(name: object, *, field: str = "topic") -> str:
     """The name, byte-exact. Raises `Rejected(invalid_request)`; names starting with `$` are internal (semantics 3)."""
-    if not isinstance(name, str):
-        raise invalid(field, f"a name is a string, not {type(name).__name__}")
-    if TOPIC_NAME.fullmatch(name) is None:
-        raise invalid(
-            field,
-            f"{name[:64]!r} is no topic name: 1 to 255 of A-Z a-z 0-9 . _ : - and the first a letter or digit",
-        )
-    return name
+    return _checked(name, field, "no topic name")
 
 
-def check_consumer_name(name: object, *, field: str = "consumer") -> str:
+def check_consumer_name(name: object) -> str:
     """The name of a durable consumer: as a topic's, byte-exact. Raises `Rejected(invalid_request)`."""
+    return _checked(name, "consumer", "no consumer's name")
+
+
+def check_schedule_name(name: object) -> str:
+    """The name of a schedule: as a topic's, byte-exact. Raises `Rejected(invalid_request)`."""
+    return _checked(name, "schedule", "no schedule's name")
+
+
+def _checked(name: object, field: str, none: str) -> str:
     if not isinstance(name, str):
         raise invalid(field, f"a name is a string, not {type(name).__name__}")
     if TOPIC_NAME.fullmatch(name) is None:
         raise invalid(
             field,
-            f"{name[:64]!r} is no consumer's name: 1 to 255 of A-Z a-z 0-9 . _ : - and the first a letter or digit",
+            f"{name[:64]!r} is {none}: 1 to 255 of A-Z a-z 0-9 . _ : - and the first a letter or digit",
         )
     return name
 

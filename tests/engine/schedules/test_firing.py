@@ -1,13 +1,19 @@
 """What a schedule fires, and when: each instant once, whatever is refused, stopped or set back (queues 4)."""
 
+from contextlib import suppress
+
 import msgspec
 import pytest
 
 from tests.engine.driving import T0, Driver
-from tests.engine.schedules.scheduling import delete, fired, metas, put, settle, sleep
+from tests.engine.schedules.scheduling import definition, delete, fired, metas, put, settle, sleep
 from topics.engine import verify
 from topics.engine.commands import DeleteRecords
+from topics.engine.schedules.firing import _first_on_time
+from topics.engine.schedules.instants import Instants
 from topics.kernel.errors import Code, Rejected
+from topics.kernel.limits import FIRING_LATE_MS
+from topics.log.schedules import Standing
 
 HOUR = 3_600_000
 FIRST = (T0 // HOUR + 1) * HOUR  # the first full hour
@@ -153,6 +159,17 @@ def test_a_full_disk_has_it_tried_again(driver):
     assert fired(driver) == [FIRST]
 
 
+def test_a_definition_leaves_the_reserve_of_a_full_disk_to_what_ends_something(driver):
+    put(driver)
+    driver.engine.space(0, driver.engine.limits.wal_reserve)
+    for name, data in (("nightly", b"2"), ("more", b"1")):
+        with pytest.raises(Rejected) as refused:
+            put(driver, name, data=data)
+        assert refused.value.code is Code.DISK_LOW
+
+    assert delete(driver).deleted
+
+
 def test_a_shard_that_failed_fires_after_the_restart(driver):
     put(driver)
     driver.clock.set(FIRST)
@@ -188,6 +205,28 @@ def test_a_clock_set_forward_is_a_time_in_which_nothing_ran(driver, catch_up, ho
 
 
 @pytest.mark.rule("Q4.17")
+class Asked(Instants):
+    """Counts how often it is asked when one is due."""
+
+    count = 0
+
+    def due_ms(self, instant_ms):
+        self.count += 1
+        return super().due_ms(instant_ms)
+
+
+@pytest.mark.parametrize("jitter_ms", [0, 700, 86_400_000])
+def test_what_none_passes_over_is_not_walked_through(jitter_ms):
+    """Only the newest instant of what is late can be on time by its jitter: a day of seconds is not looked at."""
+    made = definition(every_ms=1000, jitter_ms=jitter_ms, catch_up="none")
+    standing, instants = Standing(made, T0 - 86_400_000, 0), Instants(None, made)
+    for now_ms in range(T0, T0 + 3000, 333):
+        since_ms, asked = now_ms - FIRING_LATE_MS, Asked(None, made)
+        on_time = (one for one in instants.after(since_ms - 5000) if instants.due_ms(one) >= since_ms)
+        assert _first_on_time(standing, asked, now_ms) == next(on_time)
+        assert asked.count <= 1
+
+
 def test_jitter_moves_an_instant_always_by_the_same_and_never_to_the_next(driver):
     put(driver, "a", every_ms=10_000, jitter_ms=60_000)
     put(driver, "b", every_ms=10_000, jitter_ms=60_000)
@@ -323,8 +362,32 @@ def test_what_is_refused(driver):
     assert put(driver, "soon", every_ms=5).schedule.definition.every_ms == 1000
 
 
+def test_a_record_that_fits_when_it_is_put_fits_whatever_is_said_of_its_instant(driver):
+    """A record is as large as what its firing adds to it: else it would be refused for ever, and only then."""
+    driver.put(durability="fsync", max_record_bytes=2000)
+
+    def put_of(size):
+        return put(driver, catch_up="none", data=b"1" * size)
+
+    def too_large(size):
+        with suppress(Rejected):
+            put_of(size)
+            return False
+        return True
+
+    largest = next(size for size in range(2000, 1800, -1) if not too_large(size))
+    with pytest.raises(Rejected) as refused:
+        put_of(largest + 1)
+    assert refused.value.code is Code.RECORD_TOO_LARGE
+    sleep(driver, HOUR)
+    restart(driver, at_ms=FIRST + 5 * HOUR // 2)
+    sleep(driver, HOUR)
+
+    assert "$schedule_skipped_to" in metas(driver)[-1]
+    assert driver.engine.schedules.blocked == 0
+
+
 def test_one_name_in_two_topics_at_once_is_one_schedule():
-    from tests.engine.schedules.scheduling import definition
     from topics.engine.commands import PutSchedule
 
     driver = Driver()
@@ -335,6 +398,16 @@ def test_one_name_in_two_topics_at_once_is_one_schedule():
 
     assert tickets[0].result().created
     assert tickets[1].error.detail["reason"] == "schedule_repoint"
+
+
+def test_who_sees_not_its_topic_counts_no_schedule(driver):
+    driver.put("other")
+    put(driver, "t.mine")
+    put(driver, "t.other", topic="other")
+
+    assert driver.engine.schedules.count() == 2
+    assert driver.engine.schedules.count(lambda name: name.startswith("t")) == 1
+    assert driver.engine.schedules.names(sees=lambda name: name.startswith("t")) == ["t.mine"]
 
 
 def test_the_store_has_so_many():

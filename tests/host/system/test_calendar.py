@@ -80,7 +80,8 @@ def test_what_never_comes_has_no_instant():
         ("", "UTC", "cron"), ("* * * *", "UTC", "cron"), ("* * * * * *", "UTC", "cron"), ("60 * * * *", "UTC", "cron"),
         ("@daily", "UTC", "cron"), ("*/0 * * * *", "UTC", "cron"), ("1" * 300 + " * * * *", "UTC", "cron"),
         ("* * * * *", "", "timezone"), ("* * * * *", "CET/CEST", "timezone"), ("* * * * *", "../UTC", "timezone"),
-        ("* * * * *", "/etc/localtime", "timezone"), ("* * * * *", "x" * 300, "timezone"),
+        ("* * * * *", "/etc/localtime", "timezone"), ("* * * * *", "localtime", "timezone"),
+        ("* * * * *", "x" * 300, "timezone"),
     ],
 )  # fmt: skip
 def test_what_is_none_is_refused_by_its_field(cron, zone, field):

@@ -114,6 +114,7 @@ REFUSED = [
     ({"topics": {"t": {"from_seq": 1, "tail": True}}}, 400, "invalid_request", "topics.t.tail"),
     ({"topics": {"t": {"from_seq": 0, "consumer": "c"}}}, 400, "invalid_request", "topics.t.consumer"),
     ({"topics": {"t": {"from_seq": -1}}}, 400, "invalid_request", "topics.t.from_seq"),
+    ({"topics": {"t": {"consumer": ""}}}, 400, "invalid_request", "topics.t.consumer"),
     ({"topics": {"t": {"epoch": 1.5}}}, 400, "invalid_request", "topics.t.epoch"),
     ({"topics": {f"t{i}": {} for i in range(257)}}, 400, "invalid_request", "topics"),
     ({"topics": {"t": {}}, "consistency": "perhaps"}, 400, "invalid_request", "consistency"),

@@ -25,7 +25,7 @@ from topics.kernel.checks import clamped
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Durability
 from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.ids import check_topic_name
+from topics.kernel.ids import check_schedule_name
 from topics.kernel.limits import CRON_CHARS_MAX, EVERY_MS_MIN, JITTER_MS_MAX, TIMEZONE_CHARS_MAX, TTL_MS_MAX
 
 
@@ -60,7 +60,7 @@ def definition_of(
         return -1 if column is None or column[0] is None else column[0]
 
     return Schedule(
-        id=0, name=check_topic_name(name, field="schedule"), cron="" if cron is None else " ".join(cron.split()),
+        id=0, name=check_schedule_name(name), cron="" if cron is None else " ".join(cron.split()),
         every_ms=0 if every_ms is None else clamped("every_ms", every_ms, low=EVERY_MS_MIN, high=TTL_MS_MAX),
         timezone=timezone, jitter_ms=clamped("jitter_ms", jitter_ms, low=0, high=JITTER_MS_MAX), catch_up=catch_up,
         data=bytes(record.data[0]), meta=text(record.meta), tag=text(record.tag), node=text(record.node),
@@ -102,7 +102,7 @@ def propose_put_schedule(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
     state.check_writable(0, lane)
     if before is None:
         definition = msgspec.structs.replace(definition, id=state.next_topic_id)
-    entry = enqueue_barrier(state, _Put, lane, ticket, [definition], now_ms, shard=0)
+    entry = enqueue_barrier(state, _Put, lane, ticket, [definition], now_ms, shard=0, keep_reserve=True)
     state.next_topic_id = max(state.next_topic_id, definition.id + 1)
     state.putting[name] = ticket
     entry.state, entry.definition, entry.created = state, definition, before is None

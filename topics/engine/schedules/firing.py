@@ -102,12 +102,14 @@ def _choose(alarm: Alarm, standing: Standing, instants: Instants, now_ms: int) -
 
 
 def _first_on_time(standing: Standing, instants: Instants, now_ms: int) -> int | None:
-    """The first instant that is not missed."""
+    """The first instant that is not missed. Each is due before the next one, so of the late ones only the newest can be
+    on time by its jitter.
+    """
     since_ms = now_ms - FIRING_LATE_MS
-    for instant_ms in instants.after(max(standing.base_ms, since_ms - standing.definition.jitter_ms - 1)):
+    for instant_ms in instants.newest(standing.base_ms, since_ms, 1):
         if instants.due_ms(instant_ms) >= since_ms:
             return instant_ms
-    return None
+    return instants.first(max(standing.base_ms, since_ms))
 
 
 def _fire(state: EngineState, alarm: Alarm, standing: Standing, now_ms: int) -> None:

@@ -61,17 +61,20 @@ class ScheduleDesk:
         """The first so many names, ascending, that start with `prefix` and come after `after`, of those whose name
         and topic it `sees`.
         """
-        topics = self._state.catalog.topics
-        names = sorted(
-            name
-            for name, (topic_id, _) in self._state.catalog.schedules.items()
-            if name.startswith(prefix) and name > after and sees(name) and sees(topics[topic_id].name)
-        )
+        names = sorted(name for name in self._seen(sees) if name.startswith(prefix) and name > after)
         return names if count_max is None else names[:count_max]
 
     def count(self, sees: Callable[[str], bool] = bool) -> int:
-        """How many there are whose name it `sees`."""
-        return sum(map(sees, self._state.catalog.schedules))
+        """How many there are of which it `sees` name and topic."""
+        return len(self._seen(sees))
+
+    def _seen(self, sees: Callable[[str], bool]) -> Sequence[str]:
+        topics = self._state.catalog.topics
+        return [
+            name
+            for name, (topic_id, _) in self._state.catalog.schedules.items()
+            if sees(name) and sees(topics[topic_id].name)
+        ]
 
     @property
     def blocked(self) -> int:

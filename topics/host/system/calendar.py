@@ -21,6 +21,7 @@ from topics.kernel.errors import Rejected, invalid
 from topics.kernel.limits import CRON_CHARS_MAX, TIMEZONE_CHARS_MAX, TIMEZONES_CACHED_MAX
 
 _FIELDS: Final = 5
+_OF_THE_MACHINE: Final = "localtime"  # a file beside the zones, another one on each machine
 _YEAR_MAX_MS: Final = 253_000_000_000_000  # in the year 9987: what is later has no date
 
 
@@ -65,4 +66,4 @@ def _zone(timezone: str) -> tzinfo:
 
 @lru_cache(maxsize=1)
 def _zones() -> frozenset[str]:
-    return frozenset(available_timezones())
+    return frozenset(available_timezones()) - {_OF_THE_MACHINE}

@@ -144,6 +144,21 @@ async def test_a_consumer_of_a_topic_that_was_made_again_is_gone():
         assert (await said(site, "GET", f"{T}/consumers"))[1]["consumers"] == []
 
 
+async def test_a_page_of_another_instance_is_never_committed_nor_given_as_one():
+    """A read of another epoch goes on as from 0: what the consumer has read would be given again, and again."""
+    async with open_site() as site:
+        await with_records(site)
+        await ask(site, "POST", f"{C}/commit", {"seq": 3})
+        body = {"consumer": "c", "epoch": 9, "limit": 2}
+
+        refused = await said(site, "POST", f"{T}/diff", {**body, "auto_commit": True})
+        assert code(refused) == (404, "consumer_not_found")
+        assert "epoch 9" in refused[1]["error"]["message"]
+        assert (await said(site, "POST", f"{T}/diff", body))[1]["tombstone"]["reason"] == "recreated"
+        assert await position(site) == 3
+        assert await read(site, limit=2, epoch=1, auto_commit=True) == [4, 5]
+
+
 @pytest.mark.rule("H2.6", "H2.7")
 async def test_auto_commit_takes_the_scope_of_a_commit():
     async with open_site(keys=Keys(parse_keys("r:read,rw:rw,x::other"))) as site:

@@ -22,7 +22,7 @@ import msgspec
 from topics.codec.json_text import FLAT_BYTES, check_json, depth_fits
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX
-from topics.server.api.bodies.pieces import FIELD_BYTES_MAX, slimmed, too_large
+from topics.server.api.bodies.pieces import FIELD_BYTES_MAX, VALUE_BYTES_MAX, slimmed, too_large
 
 IGNORED_MAX: Final = 10  # names in an answer,
 IGNORED_CHARS_MAX: Final = 128  # and of each so much
@@ -44,14 +44,22 @@ _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
-def decode_form(decoder: msgspec.json.Decoder[T], text: bytes, *, field: str = "body") -> T:
-    """An object as a typed form; no text is an empty object.
+def decode_form(
+    decoder: msgspec.json.Decoder[T],
+    text: bytes,
+    *,
+    field: str = "body",
+    large: str = "",
+    value_bytes_max: int = VALUE_BYTES_MAX,
+) -> T:
+    """An object as a typed form; no text is an empty object. `large`: the field that may be as large as a value.
 
     Raises:
         Rejected: invalid_request, naming the field, or `field` for the whole.
     """
     if len(text) > FIELD_BYTES_MAX:
-        text = slimmed(text, field_names(decoder), field=field)
+        known = field_names(decoder)
+        text = slimmed(text, known, field=field, large=large, value_bytes_max=value_bytes_max)
     try:
         form = decoder.decode(text or b"{}")
         if not text.isascii():

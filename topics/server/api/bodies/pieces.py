@@ -190,14 +190,24 @@ def _is_list(run: bytes) -> bool:
     return True
 
 
-def slimmed(text: bytes, known: Collection[str], *, field: str = "body") -> bytes:
-    """The same object, but for large values of members that nobody knows: those are null.
+def slimmed(
+    text: bytes,
+    known: Collection[str],
+    *,
+    field: str = "body",
+    large: str = "",
+    value_bytes_max: int = VALUE_BYTES_MAX,
+) -> bytes:
+    """The same object, but for large values of members that nobody knows: those are null. Of those that are known only
+    `large` may have one.
 
     Raises:
         Rejected: invalid_request.
     """
-    walk = JsonWalk(text, field=field)
-    return b"{%b}" % b",".join([_member(walk, name, known, JSON_DEPTH_MAX) for name in walk.members()])
+    walk = JsonWalk(text, value_bytes_max=value_bytes_max, field=field)
+    return b"{%b}" % b",".join(
+        [_member(walk, name, known, JSON_DEPTH_MAX, large=large) for name in walk.members()]
+    )
 
 
 def write_pieces(body: bytes, known: Collection[str], limits: Limits) -> Iterator[bytes]:
@@ -227,10 +237,10 @@ def value_bytes_max(limits: Limits) -> int:
     return max(VALUE_BYTES_MAX, 2 * limits.record_bytes)
 
 
-def _member(walk: JsonWalk, name: str, known: Collection[str], depth_max: int) -> bytes:
+def _member(walk: JsonWalk, name: str, known: Collection[str], depth_max: int, *, large: str = "") -> bytes:
     """A member of a body that may nest so deep."""
     value = bytes(walk.value(name[:_NAME_SHOWN_MAX]))
-    if len(value) > FIELD_BYTES_MAX:
+    if len(value) > FIELD_BYTES_MAX and name != large:
         if name in known:
             raise too_large(name, len(value))
         if not depth_fits(value, depth_max - 1):

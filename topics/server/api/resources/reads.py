@@ -116,8 +116,9 @@ async def _page_of_consumer(call: HandlerCall, reading: DiffRequest, consumer: s
     """
     runtime, held = call.runtime, call.peer.room.size
     deadline = trio.current_time() + reading.wait_ms / 1000
+    meant = reading.query.epoch if reading.auto_commit else None
     for _ in range(READERS_MAX):
-        at = consumer_state(runtime.engine.catalog, reading.query.topic, consumer)
+        at = consumer_state(runtime.engine.catalog, reading.query.topic, consumer, meant)
         epoch = at.epoch if reading.query.epoch is None else reading.query.epoch
         left_ms = max(int((deadline - trio.current_time()) * 1000), 0)
         query = attrs.evolve(reading.query, from_seq=at.from_seq, epoch=epoch)
@@ -269,7 +270,7 @@ def _check_start(asked: DiffIn) -> None:
 
 
 SCHEMAS: Final[Mapping[str, s.Schema]] = {
-    "Diff": {**s.form_of("A read, from one of `from_seq` and `from_ts`", DiffIn), "allOf": [
+    "Diff": {**s.form_of("A read, from one of `from_seq`, `from_ts` and `consumer`", DiffIn), "allOf": [
         s.not_both("from_seq", "from_ts"), s.not_both("from_seq", "consumer"), s.not_both("from_ts", "consumer"),
         {"anyOf": [{"properties": {"auto_commit": {"not": {"const": True}}}}, s.given("consumer")]},
     ]},

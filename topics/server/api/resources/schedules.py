@@ -18,11 +18,12 @@ from topics.engine.commands import DeleteSchedule, PutSchedule
 from topics.engine.replies import ScheduleDeleted, SchedulePut
 from topics.engine.schedules.definitions import definition_of
 from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.ids import check_topic_name
+from topics.kernel.ids import check_schedule_name, check_topic_name
 from topics.kernel.limits import COMING_MAX, Limits
 from topics.server.api import schemas as s
 from topics.server.api.bodies.fields import decode_form
 from topics.server.api.bodies.forms import RecordIn
+from topics.server.api.bodies.pieces import value_bytes_max
 from topics.server.api.bodies.writes import decode_write
 from topics.server.api.call import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, HandlerCall, text_of
 from topics.server.api.message import Answer
@@ -61,7 +62,7 @@ def decode_schedule(name: str, body: bytes, limits: Limits) -> PutSchedule:
     Raises:
         Rejected: naming the field.
     """
-    asked = decode_form(_form, body)
+    asked = decode_form(_form, body, large="record", value_bytes_max=value_bytes_max(limits))
     wrapped = b'{"records":[%b]}' % bytes(asked.record)
     wish = with_own_names(partial(decode_write, asked.topic, wrapped, limits, auto_create=False))
     if wish.ignored:
@@ -69,8 +70,9 @@ def decode_schedule(name: str, body: bytes, limits: Limits) -> PutSchedule:
             wish.ignored[0].replace("records[0]", "record"), "a schedule's record has no such field"
         )
     definition = definition_of(
-        name, cron=asked.cron, every_ms=asked.every_ms, timezone=asked.timezone or "UTC",
-        jitter_ms=asked.jitter_ms or 0, catch_up=asked.catch_up or "last", record=wish.command.records,
+        name, cron=asked.cron, every_ms=asked.every_ms, jitter_ms=asked.jitter_ms or 0,
+        timezone="UTC" if asked.timezone is None else asked.timezone,
+        catch_up="last" if asked.catch_up is None else asked.catch_up, record=wish.command.records,
     )  # fmt: skip
     return PutSchedule(topic=check_topic_name(asked.topic), schedule=definition)
 
@@ -98,20 +100,24 @@ async def get_schedule(call: HandlerCall) -> Answer:
 
 
 async def list_schedules(call: HandlerCall) -> Answer:
-    """One page of the schedules, ascending by name."""
+    """One page of the schedules, ascending by name. Their records are told, too, so it ends where it gets large."""
     prefix, after = call.text("prefix"), decode_cursor(call.query.get(b"cursor"))
     size = call.number("page_size", default=PAGE_SIZE_DEFAULT, most=PAGE_SIZE_MAX)
-    desk = call.runtime.engine.schedules
+    desk, limits = call.runtime.engine.schedules, call.site.options.limits
     names = desk.names(prefix, after, size + 1, call.key.sees)
-    listed = []
-    for i, name in enumerate(names[:size]):
-        if i % _SLICE == _SLICE - 1:
+    listed, told, length = [], 0, 0
+    for name in names[:size]:
+        told += 1
+        if told % _SLICE == 0:
             await trio.lowlevel.checkpoint()
         try:
             listed.append(schedule_json(desk.state(name)) + b"}")
         except Rejected:
             continue  # it was deleted meanwhile
-    cursor = b',"next_cursor":"%b"' % encode_cursor(names[size - 1]).encode() if len(names) > size else b""
+        length += len(listed[-1])
+        if length >= limits.page_bytes_default:
+            break
+    cursor = b',"next_cursor":"%b"' % encode_cursor(names[told - 1]).encode() if len(names) > told else b""
     return Answer(200, b'{"schedules":[%b]%b%b}' % (b",".join(listed), cursor, call.performance()))
 
 
@@ -129,7 +135,7 @@ async def delete_schedule(call: HandlerCall) -> Answer:
 
 def _name(call: HandlerCall) -> str:
     """Of the path. Raises `Rejected(invalid_request)` for a bad one."""
-    return check_topic_name(text_of("schedule", call.params[0]), field="schedule")
+    return check_schedule_name(text_of("schedule", call.params[0]))
 
 
 def _without_id(record: dict[str, Any]) -> s.Schema:

@@ -18,7 +18,7 @@ from topics.engine.engine import Engine
 from topics.engine.replies import TopicState
 from topics.kernel.checks import clamped, seq_number, whole_number
 from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.ids import check_topic_name
+from topics.kernel.ids import check_consumer_name, check_topic_name
 from topics.kernel.limits import (
     HEARTBEAT_MS,
     HEARTBEAT_MS_MAX,
@@ -169,11 +169,13 @@ def _of_topic(name: str, refused: Rejected) -> Rejected:
 
 
 def check_start(start: StartIn) -> None:
-    """Raises `Rejected(invalid_request)`: two starts, or a wrong number."""
+    """Raises `Rejected(invalid_request)`: two starts, a bad name, or a wrong number."""
     values = (("from_seq", start.from_seq), ("tail", start.tail or None), ("consumer", start.consumer))
     given = [name for name, value in values if value is not None]
     if len(given) > 1:
         raise invalid(given[1], f"give one of from_seq, tail and consumer, not also {given[0]}")
+    if start.consumer is not None:
+        check_consumer_name(start.consumer)
     seq_number("from_seq", start.from_seq or 0)
     whole_number("epoch", start.epoch or 0)
 
