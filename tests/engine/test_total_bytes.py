@@ -58,6 +58,17 @@ def test_what_is_on_its_way_counts_and_is_given_back_if_it_fails():
 
 
 @pytest.mark.rule("H11.19")
+def test_what_waits_for_its_topic_counts_so_that_no_other_leaves_an_empty_one():
+    driver = full_at(100)
+    driver.propose(driver.appending(b"x" * 60, topic="a"))
+    assert is_refused(driver, 60, "b")
+    assert "b" not in driver.engine.state.lanes_by_name
+    driver.run()
+    assert is_refused(driver, 41, "a")
+    assert not is_refused(driver, 40, "a")
+
+
+@pytest.mark.rule("H11.19")
 @pytest.mark.parametrize("how", ["deleted", "evicted", "dropped", "expired"])
 def test_what_is_gone_makes_room_at_once(how):
     driver = full_at(100)
