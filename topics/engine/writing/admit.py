@@ -110,9 +110,11 @@ class TotalBytes:
         self._held: dict[Ticket, int] = {}
 
     def check(self, lanes: Collection[Lane], ticket: Ticket, records: RecordColumns, timer_ms: int) -> None:
-        """Raises `Rejected`: these are too much. Of records that move there is no more than before."""
+        """Raises `Rejected`: these are too much. Of records that move, and are no schedule's, there are no more than
+        before.
+        """
         assert isinstance(ticket.command, Append)
-        if not self._most or not len(records) or ticket.command.moved:
+        if not self._most or not len(records) or (ticket.command.moved and not ticket.firing):
             return
         self._known -= self._held.pop(ticket, 0)  # its turn has come
         size = stored_size(records)
