@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.engine.driving import Driver
+from tests.engine.driving import T0, Driver
+from tests.engine.schedules.scheduling import fired, put, sleep
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.limits import Limits
 
@@ -100,6 +101,22 @@ def test_where_there_are_many_topics_it_is_looked_at_again_after_a_while():
     assert is_refused(driver, 1, "t0")
     driver.clock.advance(2)
     driver.append(b"x", topic="t0")
+
+
+@pytest.mark.rule("H11.19")
+def test_what_a_schedule_fires_is_tried_again_until_there_is_room():
+    hour_ms = 3_600_000
+    first_ms = (T0 // hour_ms + 1) * hour_ms
+    driver = full_at(200)
+    driver.put()
+    driver.append(b"x" * 199, topic="other")
+    put(driver)
+    sleep(driver, 2 * hour_ms)
+    assert fired(driver) == []
+    driver.drop("other")
+    sleep(driver, 60_000)
+
+    assert fired(driver) == [first_ms, first_ms + hour_ms]
 
 
 def test_without_a_bound_nothing_is_counted():

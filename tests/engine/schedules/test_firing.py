@@ -8,7 +8,6 @@ from tests.engine.schedules.scheduling import delete, fired, metas, put, settle,
 from topics.engine import verify
 from topics.engine.commands import DeleteRecords
 from topics.kernel.errors import Code, Rejected
-from topics.kernel.limits import Limits
 
 HOUR = 3_600_000
 FIRST = (T0 // HOUR + 1) * HOUR  # the first full hour
@@ -141,20 +140,6 @@ def test_a_full_topic_has_it_tried_again_until_there_is_room(catch_up, hours):
 
     assert fired(driver) == [FIRST + n * HOUR for n in hours]
     assert driver.engine.schedules.blocked == 0
-
-
-@pytest.mark.rule("H11.19")
-def test_a_store_that_holds_as_much_as_it_may_has_it_tried_again():
-    driver = Driver(limits=Limits(total_bytes=200))
-    driver.put()
-    driver.append(b"x" * 199, topic="other")
-    put(driver)
-    sleep(driver, 2 * HOUR)
-    assert fired(driver) == []
-    driver.drop("other")
-    sleep(driver, 60_000)
-
-    assert fired(driver) == [FIRST, FIRST + HOUR]
 
 
 def test_a_full_disk_has_it_tried_again(driver):
