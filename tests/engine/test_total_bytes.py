@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.engine.driving import Driver
+from tests.engine.driving import T0, Driver
+from tests.engine.schedules.scheduling import fired, put, sleep
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.limits import Limits
 
@@ -58,6 +59,17 @@ def test_what_is_on_its_way_counts_and_is_given_back_if_it_fails():
 
 
 @pytest.mark.rule("H11.19")
+def test_what_waits_for_its_topic_counts_so_that_no_other_leaves_an_empty_one():
+    driver = full_at(100)
+    driver.propose(driver.appending(b"x" * 60, topic="a"))
+    assert is_refused(driver, 60, "b")
+    assert "b" not in driver.engine.state.lanes_by_name
+    driver.run()
+    assert is_refused(driver, 41, "a")
+    assert not is_refused(driver, 40, "a")
+
+
+@pytest.mark.rule("H11.19")
 @pytest.mark.parametrize("how", ["deleted", "evicted", "dropped", "expired"])
 def test_what_is_gone_makes_room_at_once(how):
     driver = full_at(100)
@@ -89,6 +101,22 @@ def test_where_there_are_many_topics_it_is_looked_at_again_after_a_while():
     assert is_refused(driver, 1, "t0")
     driver.clock.advance(2)
     driver.append(b"x", topic="t0")
+
+
+@pytest.mark.rule("H11.19")
+def test_what_a_schedule_fires_is_tried_again_until_there_is_room():
+    hour_ms = 3_600_000
+    first_ms = (T0 // hour_ms + 1) * hour_ms
+    driver = full_at(200)
+    driver.put()
+    driver.append(b"x" * 199, topic="other")
+    put(driver)
+    sleep(driver, 2 * hour_ms)
+    assert fired(driver) == []
+    driver.drop("other")
+    sleep(driver, 60_000)
+
+    assert fired(driver) == [first_ms, first_ms + hour_ms]
 
 
 def test_without_a_bound_nothing_is_counted():

@@ -230,3 +230,28 @@ def test_a_server_that_cannot_start_says_why(pytester: pytest.Pytester) -> None:
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*TOPICS_MAX_TAG_BYTES*"])
+
+
+def test_settings_that_come_too_late_are_an_error_that_says_where_they_belong(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pytest makes a fixture of a session once, with what the first test of it overrides."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makepyfile(
+        test_first="def test_it(topics_client): pass",
+        test_second="""
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def topics_server_settings():
+            return {"max_record_bytes": "1000"}
+
+        def test_it(topics_client): pass
+        def test_own(topics_own_server): pass
+        """,
+    )
+
+    result = pytester.runpytest_subprocess("-p", "topics.pytest_plugin")
+
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*define topics_server_settings in the conftest.py of all tests*"])

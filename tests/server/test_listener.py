@@ -20,12 +20,20 @@ import trio.testing
 
 from tests.server.process import CERTIFICATES, Process, trusting
 from topics.kernel.errors import Rejected
-from topics.server.api.message import Answer
+from topics.server.api.message import LATE_S, STUCK_S, Answer
 from topics.server.api.resources.state import SiteOptions
 from topics.server.api.routes import Route, RouteTable
 from topics.server.api.site import Site
 from topics.server.auth.scopes import Names
-from topics.server.listener import REFUSALS_MAX, CannotListen, Listener, ListenerOptions, bind, port_of
+from topics.server.listener import (
+    REFUSALS_MAX,
+    USER_TIMEOUT_MS,
+    CannotListen,
+    Listener,
+    ListenerOptions,
+    bind,
+    port_of,
+)
 from topics.server.runtime.log import LEVEL_DEFAULT, log
 from topics.server.tls import server_context
 
@@ -354,3 +362,8 @@ class TestTls:
             with pytest.raises(ssl.SSLError, match="verify failed"):
                 server.ask("GET", "/v0/ready", context=trusting("one"))
             server.stop()
+
+
+def test_who_does_not_read_is_let_go_of_by_us_before_the_kernel_does() -> None:
+    """It counts from when his side is full, we from when ours is, and what we let go of is counted."""
+    assert USER_TIMEOUT_MS > 2000 * (STUCK_S + LATE_S)

@@ -68,6 +68,21 @@ def test_origins_and_host_names_are_told_apart() -> None:
     assert settings.host_names == {b"a.example", b"b.example", b"[::2]", b"[::1]"}
 
 
+@pytest.mark.parametrize(
+    ("listed", "sent"),
+    [
+        ("https://a.example:443", b"https://a.example"),
+        ("http://[::2]:80", b"http://[::2]"),
+        ("https://a.example:80", b"https://a.example:80"),
+        ("http://a.example:443", b"http://a.example:443"),
+        ("http://a.example:8080", b"http://a.example:8080"),
+    ],
+)
+def test_an_origin_is_compared_as_browsers_send_it(listed: str, sent: bytes) -> None:
+    """They leave out the port that its scheme has anyway."""
+    assert ServerSettings(allowed_origins=parse_origins(listed)).origins == {sent}
+
+
 @pytest.mark.parametrize("text", ["https://a/b", "ftp://a", "a b", "https://", "https://a:port", "*"])
 def test_what_is_no_origin_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="origins such as"):

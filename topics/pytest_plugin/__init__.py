@@ -83,10 +83,18 @@ def topics_own_server(
 
 
 @pytest.fixture
-def topics_client(topics_server: Server, topics_clock: Clock) -> Iterator[topics.Client]:
+def topics_client(
+    topics_server: Server, topics_server_settings: Mapping[str, str], topics_clock: Clock
+) -> Iterator[topics.Client]:
     """A client of `topics_server`, which begins anew for this test: no topic, no key, no lease of another one's."""
     import topics
 
+    if topics_server_settings != topics_server.settings:  # pytest makes it once, with those of its first test
+        raise pytest.UsageError(
+            f"topics_server runs with the settings {dict(topics_server.settings)}, and those of this test are "
+            f"{dict(topics_server_settings)}: a run has one, so define topics_server_settings in the conftest.py of "
+            "all tests, or ask for topics_own_server here"
+        )
     topics_server.empty()
     topics_server.clock_moved(topics_clock.ahead_ms)
     with topics.Client(topics_server.url) as client:

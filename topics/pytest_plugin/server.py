@@ -15,15 +15,18 @@ ENTRY: Final = ("-m", "topics.pytest_plugin.serving")
 
 
 class Server(PrivateServer):
-    """`url`, `port`, `data`; `kill` and `stop` end it, and `start` begins it again. `ahead_ms`: of its clock."""
+    """`url`, `port`, `data`; `kill` and `stop` end it, and `start` begins it again. `ahead_ms`: of its clock.
+    `settings`: it was made with them.
+    """
 
     ahead_ms: int
+    settings: Mapping[str, str]
 
     @classmethod
     def private(cls, home: Path, settings: Mapping[str, str]) -> Self:
         """One that is to be started, with everything of it in this folder."""
         server = cls(home / "data", home, settings=settings, entry=ENTRY)
-        server.ahead_ms = 0
+        server.ahead_ms, server.settings = 0, settings
         return server
 
     def start(self) -> None:

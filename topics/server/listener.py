@@ -31,7 +31,9 @@ from topics.server.wire.patience import WireOptions
 
 BACKLOG: Final = 1024
 REBIND_TRIES: Final = 20
-USER_TIMEOUT_MS: Final = 30_000  # of bytes sent and not acknowledged, on Linux
+# Of bytes sent and not acknowledged, on Linux. Who does not read counts as well, from when his side is full; ours is
+# full later, and we let go of him first, for then it is counted and told.
+USER_TIMEOUT_MS: Final = 90_000
 REFUSALS_MAX: Final = 64  # told at the same time that there are too many connections
 _REFUSAL_LINGER_S: Final = 0.5
 _REFUSAL_BYTES_MAX: Final = 64 * 1024

@@ -109,8 +109,9 @@ class ServerSettings:
 
     @property
     def origins(self) -> frozenset[bytes]:
-        """Those of `allowed_origins` that are origins."""
-        return frozenset(one.lower().encode() for one in self.allowed_origins if "://" in one)
+        """Those of `allowed_origins` that are origins, as browsers send them: lower case, without the usual port."""
+        listed = (one.lower() for one in self.allowed_origins if "://" in one)
+        return frozenset(_as_sent(one).encode() for one in listed)
 
     @property
     def host_names(self) -> frozenset[bytes]:
@@ -124,6 +125,10 @@ class ServerSettings:
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 -- compared, not bound
         host = f"[{host}]" if ":" in host and not host.startswith("[") else host
         return f"{'https' if self.is_secure else 'http'}://{host}:{port}"
+
+
+def _as_sent(origin: str) -> str:
+    return origin.removesuffix(":443" if origin.startswith("https:") else ":80")
 
 
 def parse_origins(text: str) -> tuple[str, ...]:

@@ -182,6 +182,31 @@ def test_ids_that_are_missing_are_passed_over(tmp_path: pathlib.Path) -> None:
     assert (next_seq, done.next_seq) == (10, 10)
 
 
+@pytest.mark.parametrize(
+    ("ids", "read_id", "next_id", "told"),
+    [
+        ((3, 7), 1, 10, "7 ids that are not consumed have no entry: 1 to 2, 4 to 6, 8 to 9. "),
+        ((3, 7), 5, 8, "2 ids that are not consumed have no entry: 5 to 6. "),
+        ((), 4, 6, "2 ids that are not consumed have no entry: 4 to 5. "),
+        (range(1, 200, 2), 1, 200, ", 38, 40 and 79 more runs. "),
+    ],
+)
+def test_ids_that_nobody_consumed_and_that_are_not_there_are_told(
+    tmp_path: pathlib.Path, ids: Iterable[int], read_id: int, next_id: int, told: str
+) -> None:
+    """A file that is gone, or cut off between two entries, shows by nothing else."""
+    source = directory_of(tmp_path / "source", map(entry, ids), next_id=next_id, read_id=read_id)
+
+    assert told in taken(source, tmp_path / "data").notes[0]
+
+
+def test_what_was_consumed_may_be_gone(tmp_path: pathlib.Path) -> None:
+    """As ledgerq removes it."""
+    source = directory_of(tmp_path / "source", [entry(7)], read_id=7, next_id=8)
+
+    assert not any("no entry" in note for note in taken(source, tmp_path / "data").notes)
+
+
 def test_a_queue_that_is_old_begins_with_a_large_id(tmp_path: pathlib.Path) -> None:
     """Its first segments are gone; the name of the one that is there says about where ids begin."""
     first = 12_000_000

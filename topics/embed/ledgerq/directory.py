@@ -40,7 +40,8 @@ class Fault:
 @attrs.frozen(kw_only=True)
 class Survey:
     """What a first reading finds. `deleted`: ids of tombstones. `overtaken`: entries below the read position that have
-    a lower priority than one that was handed out.
+    a lower priority than one that was handed out. `missing`: ids that are not consumed and of which there is no entry,
+    first and last of each run, up to the next id.
     """
 
     entries: int
@@ -50,6 +51,7 @@ class Survey:
     consumed: int
     overtaken: int
     faults: list[Fault]
+    missing: list[tuple[int, int]]
 
 
 class Directory:
@@ -96,21 +98,23 @@ class Directory:
         entries = consumed = last_id = 0
         first_ns: int | None = None
         deleted, faults = set[int](), list(self.faults)
-        below = _Below()
+        below, missing = _Below(), list[tuple[int, int]]()
         for name, found in self.entries():
             if isinstance(found, Flaw):
                 faults.append(Fault(name, found.offset, found.why, found.id))
             elif found.type is EntryType.TOMBSTONE:
                 deleted.add(found.id)
             elif found.type is EntryType.DATA:
+                _add_run(missing, max(last_id + 1, read_id), found.id)
                 entries, last_id = entries + 1, found.id
                 first_ns = found.timestamp_ns if first_ns is None else min(first_ns, found.timestamp_ns)
                 if found.id < read_id:
                     consumed += 1
                     below.add(found.priority)
+        _add_run(missing, max(last_id + 1, read_id), self.next_id(last_id) or 0)
         return Survey(
             entries=entries, first_ns=first_ns, last_id=last_id, deleted=frozenset(deleted), consumed=consumed,
-            overtaken=below.overtaken(), faults=faults,
+            overtaken=below.overtaken(), faults=faults, missing=missing,
         )  # fmt: skip
 
     def next_id(self, last_id: int) -> int | None:
@@ -149,6 +153,12 @@ class Directory:
         except Corrupt as error:
             self.faults.append(Fault(name, 0, f"{error.message}; nothing counts as consumed"))
         return None
+
+
+def _add_run(runs: list[tuple[int, int]], start: int, stop: int) -> None:
+    """From `start` up to `stop`, if any is there."""
+    if start < stop:
+        runs.append((start, stop - 1))
 
 
 class _Below:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 500
 _BATCH_BYTES: Final = 1 * MIB
+_RUNS_TOLD: Final = 20
 _QUEUE: Final = "queue"
 _NO_META: Final = b"{}"
 Put: TypeAlias = tuple[dict[str, Any], dict[str, str]]  # a record, and where a dead letter came from
@@ -121,6 +122,18 @@ class Import:
             raise _no_times(
                 f"{store.where} was used after the first entry was written, and time does not go back"
             )
+
+
+def _missing(runs: list[tuple[int, int]]) -> str:
+    count = sum(last - first + 1 for first, last in runs)
+    told = ", ".join(
+        str(first) if first == last else f"{first} to {last}" for first, last in runs[:_RUNS_TOLD]
+    )
+    more = f" and {len(runs) - _RUNS_TOLD} more runs" if len(runs) > _RUNS_TOLD else ""
+    return (
+        f"{count} ids that are not consumed have no entry: {told}{more}. Either ledgerq removed them, or what had them "
+        "is missing or damaged"
+    )
 
 
 def _no_times(why: str) -> Rejected:
@@ -271,6 +284,8 @@ class _Writing:
         """What could not be kept, and what may surprise."""
         asked = self.asked
         survey, directory = asked.survey, asked.directory
+        if survey.missing:
+            yield _missing(survey.missing)
         if not survey.entries:
             return
         if asked.is_now:

@@ -10,6 +10,7 @@ from typing import Final
 
 from topics.engine.commands import Append
 from topics.engine.lane import Lane
+from topics.engine.tickets import Ticket
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Discard, TopicConfig, TopicType
 from topics.kernel.errors import Code, Rejected, invalid
@@ -95,27 +96,32 @@ def check_topic_limits(topic: Topic, records: RecordColumns, limits: Limits) -> 
 class TotalBytes:
     """What all topics store may be so much, 0 for anything.
 
-    Nobody counts it as it goes. Known is what it was when it was last looked at and what was written since, which is
-    never less than what there is. When that is too much it is looked at again, the less often the more topics there
-    are (decision 90).
+    Nobody counts it as it goes. Known is what it was when it was last looked at, what was written since, and what waits
+    for the topic that is made for it; that is never less than what there is. When that is too much it is looked at
+    again, the less often the more topics there are (decision 90).
     """
 
-    __slots__ = ("_known", "_looked_ms", "_most")
+    __slots__ = ("_held", "_known", "_looked_ms", "_most")
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._known = most  # until the first look
         self._looked_ms: int | None = None
+        self._held: dict[Ticket, int] = {}
 
-    def check(self, lanes: Collection[Lane], command: Append, records: RecordColumns, timer_ms: int) -> None:
-        """Raises `Rejected`: these are too much. Of records that move there is no more than before."""
-        if not self._most or not len(records) or command.moved:
+    def check(self, lanes: Collection[Lane], ticket: Ticket, records: RecordColumns, timer_ms: int) -> None:
+        """Raises `Rejected`: these are too much. Of records that move, and are no schedule's, there are no more than
+        before.
+        """
+        assert isinstance(ticket.command, Append)
+        if not self._most or not len(records) or (ticket.command.moved and not ticket.firing):
             return
+        self._known -= self._held.pop(ticket, 0)  # its turn has come
         size = stored_size(records)
         if self._known + size > self._most:
             rest_ms = len(lanes) // _LANES_PER_MS
             if self._looked_ms is None or timer_ms - self._looked_ms >= rest_ms:
-                self._known = sum(map(_stored_in, lanes))
+                self._look(lanes)
                 self._looked_ms = timer_ms
         if self._known + size > self._most:
             raise Rejected(
@@ -126,9 +132,19 @@ class TotalBytes:
                 max=self._most,
             )
 
+    def hold(self, ticket: Ticket, records: RecordColumns) -> None:
+        """These were let pass and wait for their topic: else others take the room, and it stays without them."""
+        if self._most:
+            self._held[ticket] = size = stored_size(records)
+            self._known += size
+
     def add(self, size: int) -> None:
         """So much was written."""
         self._known += size
+
+    def _look(self, lanes: Collection[Lane]) -> None:
+        self._held = {one: size for one, size in self._held.items() if not one.done}
+        self._known = sum(map(_stored_in, lanes)) + sum(self._held.values())
 
 
 def _stored_in(lane: Lane) -> int:

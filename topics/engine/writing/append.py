@@ -53,10 +53,10 @@ def append_absent(state: EngineState, ticket: Ticket, now_ms: int) -> None:
         absent = f"topic {name!r} does not exist, so its head is 0"
         raise Rejected(Code.SEQ_MISMATCH, absent, topic=name, head_seq=0)
     admit.check_creation(command, state.limits)
-    state.total.check(state.lanes.values(), command, command.records, state.time.timer_ms)
-    lane = propose_create(state, name, command.config, None, now_ms)
+    state.total.check(state.lanes.values(), ticket, command.records, state.time.timer_ms)
+    state.park(propose_create(state, name, command.config, None, now_ms), ticket)
     ticket.created = True
-    state.park(lane, ticket)
+    state.total.hold(ticket, command.records)
 
 
 def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
@@ -93,7 +93,7 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
     state.check_writable(lane.shard, lane)
     if topic.config.discard is Discard.REJECT:
         admit.check_caps(lane, topic, records, now_ms)
-    state.total.check(state.lanes.values(), command, records, state.time.timer_ms)
+    state.total.check(state.lanes.values(), ticket, records, state.time.timer_ms)
     _write(state, lane, topic, ticket, records, duplicates, digest, now_ms)
 
 
