@@ -7,6 +7,7 @@ from collections import Counter
 import msgspec
 import pytest
 
+from topics.embed.aio.pages import Pages
 from topics.embed.aio.runtime import Runtime
 from topics.log.floors import Reason
 from topics.server.api.watching.sessions import WatchSession
@@ -71,14 +72,28 @@ def begun_further(begin, watches):
     return begun
 
 
-class Untold(Runtime):
+class UntoldPages(Pages):
     """A tombstone is left out, where a topic was not created anew."""
 
-    async def page(self, query, *how):
-        plan, text, told = await super().page(query, *how)
-        if plan.gap is not None and plan.gap.reason is not Reason.RECREATED:
-            plan = msgspec.structs.replace(plan, gap=None)
-        return plan, text, told
+    async def page(self, *asked):
+        return untold(await super().page(*asked))
+
+    def page_nowait(self, *asked):
+        read = super().page_nowait(*asked)
+        return None if read is None else untold(read)
+
+
+def untold(read):
+    plan, text, told = read
+    if plan.gap is not None and plan.gap.reason is not Reason.RECREATED:
+        plan = msgspec.structs.replace(plan, gap=None)
+    return plan, text, told
+
+
+class Untold(Runtime):
+    def __init__(self, *parts, **options):
+        super().__init__(*parts, **options)
+        self.pages.__class__ = UntoldPages
 
 
 @pytest.mark.parametrize("planted", [{"site": FurtherSite}, {"runtime": Untold}])
