@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import attrs
+
 from topics.audit.why.folding import End
 from topics.audit.why.values import Part, Standing, Told
 from topics.audit.why.waiting import waits_of
 from topics.engine.moving.letters import move_id
+from topics.kernel.config import Durability, TopicType
 from topics.log.index import TIMED
 from topics.log.jobs.transitions import JobState
 from topics.log.past import LOST, DeathCause
@@ -24,6 +27,32 @@ class Reader(NamedTuple):
 
     nodes: frozenset[bytes] = frozenset()
     match: Match | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Live:
+    """How one seq stands in a topic at a moment, and what of the topic goes with that. `told`: None above the head."""
+
+    topic_id: int
+    epoch: int
+    type: TopicType
+    durability: Durability
+    head_seq: int
+    now: Standing
+    told: Told | None
+
+
+def live_of(topic: Topic, seq: int, now_ms: int, end: End | None = None) -> Live:
+    """`end`: as for `standing`."""
+    return Live(
+        topic_id=topic.topic_id,
+        epoch=topic.epoch,
+        type=topic.config.type,
+        durability=topic.config.durability,
+        head_seq=topic.head_seq,
+        now=standing(topic, seq, now_ms, end),
+        told=told_of(topic, seq, now_ms) if seq <= topic.head_seq else None,
+    )
 
 
 def standing(topic: Topic, seq: int, now_ms: int, end: End | None) -> Standing:

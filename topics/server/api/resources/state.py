@@ -78,6 +78,7 @@ class ServerState:
         self._watches: WatchSessions | None = None
         self.labels = KnownLabels()
         self.decoding = trio.CapacityLimiter(DECODED_AT_ONCE)
+        self.looking_back = trio.CapacityLimiter(1)  # at the log: `resources.why`
 
     async def decoded(self, size: int, decode: Callable[[], T]) -> T:
         """So many bytes decoded by a pure function: in a thread if they are many, so that others are served meanwhile.
