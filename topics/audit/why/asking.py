@@ -18,6 +18,7 @@ from topics.audit.why.kept_log import Budget, KeptLog, read_kept
 from topics.audit.why.standing import Live, Reader, arrived_as, live_of, parts_of, told_of
 from topics.audit.why.starts import Start, read_snapshots, starts
 from topics.audit.why.values import Before, Event, LogTold, Standing, Why, WhyRange
+from topics.audit.why.waiting import waits_of
 from topics.audit.why.writes import stored_event
 from topics.codec.log.control import Control, TopicCreate, TopicDelete
 from topics.codec.log.frame import Run
@@ -224,6 +225,9 @@ def _why(known: _Known, seq: int, live: Live | None, *, of_job: bool) -> Why:
         live = live_of(topic, seq, known.now_ms, end)
         if live.now.state == "unborn" and live.durability is Durability.EPHEMERAL and seq <= topic.ceiling:
             live = attrs.evolve(live, now=Standing(state="unknown"))
+        if topic.jobs is not None and topic.index.is_live(seq):
+            waits = waits_of(topic, seq, known.now_ms)
+            live = attrs.evolve(live, now=msgspec.structs.replace(live.now, waits=waits))
     if live is None:
         raise known.too_little()
     if of_job and live.type is not TopicType.QUEUE:

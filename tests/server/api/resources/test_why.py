@@ -7,7 +7,6 @@ import trio
 
 from tests.server.api.asking import ask, said
 from tests.server.wire.places import open_site
-from topics.server.api.resources import why
 from topics.server.auth.keys import Keys
 from topics.server.auth.lines import parse_keys
 
@@ -64,9 +63,8 @@ async def test_of_an_ephemeral_topic_the_engine_tells():
     assert (status, "ephemeral" in refused["error"]["message"]) == (400, True)
 
 
-async def test_what_was_not_looked_at_is_said(monkeypatch):
-    monkeypatch.setattr(why, "WHY_LOG_BYTES_MAX", 1000)
-    async with open_site() as site:
+async def test_what_was_not_looked_at_is_said():
+    async with open_site(why_log_bytes_max=1000) as site:
         await put(site, 2)
         found = await told(site, "seq=2")
         status, refused = await said(site, "GET", f"{T}/why?from_seq=0")

@@ -13,7 +13,7 @@ import trio
 from topics.embed.aio.runtime import Runtime
 from topics.host.system.entropy import SystemEntropy
 from topics.kernel.errors import Code, Rejected
-from topics.kernel.limits import KIB, Limits
+from topics.kernel.limits import KIB, WHY_LOG_BYTES_MAX, Limits
 from topics.kernel.ports import Entropy
 from topics.server.api.bodies.known import KnownLabels
 from topics.server.api.memory import MemoryAccount
@@ -48,6 +48,7 @@ class SiteOptions:
     probe_auth: bool = False
     watch_sessions_max: int = 10_000
     streams_max: int = 10_000
+    why_log_bytes_max: int = WHY_LOG_BYTES_MAX
     entropy: Entropy = attrs.field(factory=SystemEntropy)
 
 

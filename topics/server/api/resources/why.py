@@ -19,7 +19,7 @@ from topics.audit.why.kept_log import Budget
 from topics.audit.why.standing import Reader, live_of
 from topics.audit.why.values import Before, Event, LogTold, Part, Standing, Told, Wait, Why, WhyRange
 from topics.kernel.errors import Code, Corrupt, Rejected, invalid
-from topics.kernel.limits import U64_MAX, WHY_LOG_BYTES_MAX, WHY_MS_MAX, WHY_WAITING_MAX
+from topics.kernel.limits import U64_MAX, WHY_MS_MAX, WHY_WAITING_MAX
 from topics.log.reads.match import parse_match
 from topics.server.api import schemas as s
 from topics.server.api.call import HandlerCall
@@ -42,12 +42,13 @@ async def why(call: HandlerCall) -> Answer:
         raise invalid("seq", "give seq, of one record or job, or from_seq, of a reader")
     disk = call.runtime.opened.reader.disk
     found: Why | WhyRange
+    budget = partial(_budget, call.site.options.why_log_bytes_max)
     if b"seq" in call.query:
         seq = call.number("seq", default=0, most=U64_MAX)
         if seq == 0:
             raise invalid("seq", "must be a whole number from 1")
         live = live_of(topic, seq, now_ms)
-        ask = partial(why_one, disk, _DIR, name, seq, now_ms=now_ms, budget=_budget, live=live)
+        ask = partial(why_one, disk, _DIR, name, seq, now_ms=now_ms, budget=budget, live=live)
         found = _seen(await _off_the_loop(call, ask), call.key)
     else:
         from_seq = call.number("from_seq", default=0, most=U64_MAX)
@@ -56,16 +57,16 @@ async def why(call: HandlerCall) -> Answer:
         found = await _off_the_loop(
             call,
             partial(
-                why_range, disk, _DIR, name, from_seq, to_seq, now_ms=now_ms, reader=reader, budget=_budget,
+                why_range, disk, _DIR, name, from_seq, to_seq, now_ms=now_ms, reader=reader, budget=budget,
                 topic_id=topic.topic_id,
             ),
         )  # fmt: skip
     return call.ok(msgspec.to_builtins(found))
 
 
-def _budget() -> Budget:
+def _budget(bytes_max: int) -> Budget:
     until = time.monotonic() + WHY_MS_MAX / 1000
-    return Budget(WHY_LOG_BYTES_MAX, lambda: time.monotonic() > until)
+    return Budget(bytes_max, lambda: time.monotonic() > until)
 
 
 def _reader(call: HandlerCall) -> Reader:
