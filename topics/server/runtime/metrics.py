@@ -52,7 +52,7 @@ _GAUGES: Final = (
     ("dead_letter_blocked", "Records that could not go to another topic yet: it is full, or the disk is",
      "dead_letter_blocked"),
     ("schedules", "Schedules", "schedules"),
-    ("schedules_blocked", "Schedules whose record is refused: its topic is full, or the disk is; it is tried again",
+    ("schedules_blocked", "Schedules that cannot fire: topic or disk is full (tried again), or zone unknown",
      "schedules_blocked"),
     ("checkpoints_failed", "1 if the last one failed: see the log", "checkpoints_failed"),
     ("damages", "Damages found by the start and since: see ready", "damages"),
