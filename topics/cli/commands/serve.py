@@ -17,6 +17,7 @@ from topics.cli.core.failure import USAGE, Failed
 from topics.cli.core.invocation import Invocation, local_options, pass_invocation
 from topics.cli.io.paths import cannot_write
 from topics.cli.target.place import check_cold_dir
+from topics.kernel.extras import Needs
 
 if TYPE_CHECKING:
     from topics.cli.config.settings import Settings
@@ -73,6 +74,10 @@ def serve(
         if given is not None:
             invocation.flags[key] = given
             invocation.options[key] = option
+    with Needs("topics serve", "server"):
+        from topics.server.listener import CannotListen
+        from topics.server.main import Announcements
+        from topics.server.main import serve as run
     settings = invocation.settings
     server_settings, options = settings.server(), settings.options()  # refused before anything is touched
     if not memory:
@@ -80,10 +85,6 @@ def serve(
     target = Path(port_file) if port_file is not None else None
     if target is not None:
         _forget_port(target)
-
-    from topics.server.listener import CannotListen
-    from topics.server.main import Announcements
-    from topics.server.main import serve as run
 
     told = Announcements(
         listening=lambda url: _tell(url, settings, memory=memory),
