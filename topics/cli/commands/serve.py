@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--certfile", metavar="FILE", help="TLS: the certificate chain, PEM.")
 @click.option("--keyfile", metavar="FILE", help="TLS: its key, PEM.")
 @click.option("--api-keys-file", metavar="FILE", help="Who may ask what; written by: topics key.")
+@click.option("--access-log", is_flag=True, help="A line in the log for each request.")
 @click.option("--shards", metavar="N", help="Logs written side by side; as in the directory unless given.")
 @click.option(
     "--while-stdin", is_flag=True, hidden=True, help="End, as by SIGTERM, when standard input does."
@@ -50,6 +51,7 @@ def serve(
     certfile: str | None,
     keyfile: str | None,
     api_keys_file: str | None,
+    access_log: bool,
     shards: str | None,
     while_stdin: bool,
 ) -> None:
@@ -69,6 +71,7 @@ def serve(
         ("certfile", "--certfile", certfile),
         ("keyfile", "--keyfile", keyfile),
         ("api_keys_file", "--api-keys-file", api_keys_file),
+        ("access_log", "--access-log", "true" if access_log else None),
         ("wal_shards", "--shards", shards),
     ):
         if given is not None:
