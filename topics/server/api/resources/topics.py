@@ -92,6 +92,7 @@ async def list_topics(call: HandlerCall) -> Answer:
                 "type": state.type,
                 "head_seq": state.head_seq,
                 "earliest_seq": state.earliest_seq,
+                "evict_floor": state.evict_floor,
                 "count": state.count,
                 "bytes": state.bytes,
                 "durability": state.config.durability.value,
@@ -193,6 +194,7 @@ def _without_defaults(fields: Mapping[str, s.Schema]) -> dict[str, s.Schema]:
     }
 
 
+_EVICT_FLOOR: Final = s.count("1 + the highest seq lost to a cap or the topic's TTL", minimum=1)
 _NUMBER: Final[s.Schema] = {"type": "number", "minimum": 1, "description": "Times this"}
 SCHEMAS: Final[Mapping[str, s.Schema]] = {
     "TopicConfig": {
@@ -217,7 +219,7 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
         "A topic as published", "queue",
         topic=s.TOPIC, type=s.text("`log` or `queue`"), epoch=s.EPOCH, head_seq=s.HEAD, durable_seq=s.DURABLE,
         earliest_seq=s.EARLIEST,
-        evict_floor=s.count("1 + the highest seq lost to a cap or the topic's TTL", minimum=1),
+        evict_floor=_EVICT_FLOOR,
         next_seq=s.count("`head_seq` + 1", minimum=1), count=s.LIVE, bytes=s.BYTES, config=s.ref("FullConfig"),
         last_write_ts=s.or_null(s.TS), last_read_ts=s.or_null(s.TS),
         queue=s.ref("QueueState"),
@@ -230,8 +232,9 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
     ),
     "ListedTopic": s.object_of(
         "A topic in a list", "*",
-        topic=s.TOPIC, type=s.text("`log` or `queue`"), head_seq=s.HEAD, earliest_seq=s.EARLIEST, count=s.LIVE,
-        bytes=s.BYTES, durability=s.text("Its class: `ephemeral`, `memory`, `disk` or `fsync`"),
+        topic=s.TOPIC, type=s.text("`log` or `queue`"), head_seq=s.HEAD, earliest_seq=s.EARLIEST,
+        evict_floor=_EVICT_FLOOR, count=s.LIVE, bytes=s.BYTES,
+        durability=s.text("Its class: `ephemeral`, `memory`, `disk` or `fsync`"),
         durable=s.flag("Its class is `fsync`"),
     ),
     "TopicList": s.answer_of(
