@@ -60,6 +60,7 @@ class TopicSummary:
     bytes: int
     durability: str
     durable: bool
+    effective_priority: int = 0  # of a server that does not tell
 
 
 def summary_of(state: TopicState) -> TopicSummary:
@@ -67,6 +68,7 @@ def summary_of(state: TopicState) -> TopicSummary:
     return TopicSummary(
         topic=state.topic, type=state.type, head_seq=state.head_seq, earliest_seq=state.earliest_seq,
         count=state.count, bytes=state.bytes, durability=state.config.durability.value, durable=state.config.durable,
+        effective_priority=state.effective_priority,
     )  # fmt: skip
 
 
@@ -159,6 +161,7 @@ class _State(msgspec.Struct):
     count: int
     bytes: int
     config: dict[str, Any]
+    effective_priority: int = 0
     last_write_ts: int | None = None
     last_read_ts: int | None = None
     queue: QueueState | None = None
