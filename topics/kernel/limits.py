@@ -117,6 +117,10 @@ FIRING_LATE_MS: Final = 60_000  # an instant that is looked at no later is on ti
 FIRING_RETRY_MS: Final = 100  # after a refusal; twice as long after each that follows,
 FIRING_RETRY_MAX_MS: Final = 30_000  # up to this
 
+# Routers (semantics 8).
+FILTERS_CACHED_MAX: Final = 1024  # parsed
+ROUTERS_REMOVED_MAX: Final = 1000  # that the answer of a topic's deletion names
+
 
 @attrs.frozen(kw_only=True)
 class Limits:
@@ -140,6 +144,7 @@ class Limits:
     watch_topics: int = 256
     topics: int = 100_000
     schedules: int = 10_000
+    routers: int = 10_000
     tags_per_topic: int = 1_000_000
     total_bytes: int = 0
     wal_file_first: int = WAL_FILE_FIRST
