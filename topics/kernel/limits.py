@@ -80,6 +80,11 @@ MANIFEST_BYTES_MAX: Final = 256 * MIB
 # Durable consumers (http-api 7).
 CONSUMERS_PER_TOPIC_MAX: Final = 1000
 
+# What a server looks at to say why (decision 102).
+WHY_LOG_BYTES_MAX: Final = 64 * MIB  # of snapshots and log
+WHY_MS_MAX: Final = 2000
+WHY_WAITING_MAX: Final = 8  # one is answered at a time
+
 # Waiting.
 PARKED_PER_TOPIC_MAX: Final = 1024
 PENDING_BYTES_MAX: Final = 256 * MIB

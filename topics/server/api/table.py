@@ -17,11 +17,25 @@ from topics.server.api.resources import (
     topics,
     watch,
     watch_ops,
+    why,
     work,
 )
 from topics.server.api.routes import RouteTable
 
-_RESOURCES: Final = (topics, records, reads, consumers, watch, jobs, work, schedules, sockets, node, backup)
+_RESOURCES: Final = (
+    topics,
+    records,
+    reads,
+    consumers,
+    watch,
+    jobs,
+    work,
+    schedules,
+    why,
+    sockets,
+    node,
+    backup,
+)
 
 
 def route_table() -> RouteTable:

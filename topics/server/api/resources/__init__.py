@@ -12,5 +12,6 @@ state    a server as its handlers see it: its options, what it counts, and the r
 topics   topics themselves: put, state, list, delete
 watch    topics watched: what a watch asks, sessions and streams of server-sent events
 watch_ops  topics watched over a WebSocket
+why      what became of a record, a job, or what a reader has not got
 work     jobs pushed as server-sent events
 """
