@@ -16,7 +16,7 @@ export function queues() {
     const of = (name) => figures.by(`topics_queue_${name}`, "topic")
     const [ready, held, delayed, dead, paused, oldest] = ["ready", "in_flight", "delayed", "dead_lettered", "paused", "oldest_job_timestamp_seconds"].map(of)
     const speeds = ["acked_jobs", "nacked_jobs", "expired_leases"].map((name) => speed(figures, before, `topics_queue_${name}_total`))
-    put(more, ready.size === 0 ? "There are no queues among the topics that the metrics have." : `${count(ready.size)} queues, of the topics created first.`)
+    put(more, ready.size === 0 ? "There are no queues among the topics that the metrics have." : ready.size < 1000 ? "" : "Those of the topics created first, as the metrics have them.")
     put(body, [...ready.keys()].sort().map((topic) => row(COLUMNS,
       el("a", { class: "data", href: `#/topics/${encodeURIComponent(topic)}/jobs` }, topic),
       count(ready.get(topic)), count(held.get(topic)), count(delayed.get(topic)), count(dead.get(topic)),

@@ -64,15 +64,17 @@ export function reader(topic) {
   const tag = el("input", { type: "text", placeholder: "any, or eu*", maxlength: "256", autocomplete: "off", spellcheck: "false" })
   const limit = el("input", { type: "number", min: "1", max: "1000", value: "50" })
   const body = el("tbody"), account = el("p", { class: "quiet", role: "status" }), next = el("p", { class: "buttons" })
-  let signal
+  let signal, asked = 0
 
   // `from`: as the API has it, exclusive; a seq that somebody types is the first that he wants to see.
   async function read(from) {
+    const mine = ++asked
     try {
       const size = Number(limit.value) || 50
       const page = await call("read", { params: { topic }, signal, body: {
         ...from, limit: size, match: matchOf(tag.value), include_tags: true, account: true,
       } })
+      if (mine !== asked) return // something else was asked for meanwhile
       const { tombstone, records, next_from_seq: to, caught_up: isAll } = page
       put(body, tombstone && lossRow(tombstone), records.map((record) => recordRow(record)))
       put(account, `Above ${count(page.from_seq)} up to ${count(to)}: ${accountOf(page.account)}. ${isAll ? "That is all so far." : `${count(page.lag)} seqs further on.`}`)
