@@ -281,9 +281,10 @@ class Engine:
     def topic_state(self, name: str, *, touch: bool = False) -> TopicState:
         """The state of a topic as published. Raises `Rejected`: topic_not_found."""
         lane, topic = self._state.topic(name)
+        now_ms = self._state.time.read()
         if touch:
-            lane.last_read_ms = self._state.time.read()
-        return lane.topic_state(queue_state(lane, topic, self._state.time.read()))
+            lane.last_read_ms = now_ms
+        return lane.topic_state(queue_state(lane, topic, now_ms), now_ms)
 
     def peek(self, name: str, wanted: JobState | Sequence[int], limit: int) -> Sequence[JobView]:
         """Jobs of a queue, by state or seq (`queue.control.peek`). Raises `Rejected`: topic_not_found, not_a_queue."""

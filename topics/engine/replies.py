@@ -68,7 +68,7 @@ class QueueState:
 
 @attrs.frozen(kw_only=True)
 class TopicState:
-    """What a topic is now (http-api 3). ts are None if never."""
+    """What a topic is now (http-api 3). ts are None if never. `effective_priority`: in a server with what waiting adds."""
 
     topic: str
     type: str
@@ -81,6 +81,7 @@ class TopicState:
     count: int
     bytes: int
     config: TopicConfig
+    effective_priority: int
     last_write_ts: int | None
     last_read_ts: int | None
     queue: QueueState | None = None

@@ -17,11 +17,10 @@ from __future__ import annotations
 import gc
 import math
 import os
-import resource
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, Protocol
 
@@ -40,6 +39,7 @@ from topics.server.api.site import Site
 from topics.server.api.table import route_table
 from topics.server.app.handover import Http2HandOver
 from topics.server.auth.keyfile import begin_keys, read_keys
+from topics.server.descriptors import connections_fit, open_files_max, raise_file_limit
 from topics.server.listener import REFUSALS_MAX, Listener, ListenerOptions, bind, port_of
 from topics.server.runtime.log import log, take_over_libraries
 from topics.server.settings import ServerSettings
@@ -50,7 +50,6 @@ from topics.store.opened import Opened, StoreOptions
 
 RELOADED: Final = frozenset({"log_level", "certfile", "keyfile"})
 STORAGE_SHARE_S: Final = 1.0  # of the drain's time, at most a fifth of it, is kept for closing storage
-FILES_KEPT: Final = 256  # of the descriptors, or half of fewer than twice as many, for what is no connection
 
 
 class Home(Protocol):
@@ -345,6 +344,8 @@ def make_site(settings: ServerSettings, options: StoreOptions) -> Site:
             probe_auth=settings.probe_auth,
             watch_sessions_max=settings.max_watch_sessions,
             streams_max=settings.max_streams,
+            access_log=settings.access_log,
+            slow_request_s=settings.slow_request_ms / 1000,
         ),
         keys,
     )
@@ -362,25 +363,6 @@ def listener_options(settings: ServerSettings) -> ListenerOptions:
             byte_rate=settings.body_bytes_per_s,
         ),
     )
-
-
-def raise_file_limit() -> int:
-    """The soft limit on open files becomes the hard one; returns what holds now."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # where it is not to be had (macOS: unlimited), the soft one stays
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return open_files_max()
-
-
-def open_files_max() -> int:
-    """How many descriptors this process may have."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return soft if soft != resource.RLIM_INFINITY else 1 << 30
-
-
-def connections_fit(files_max: int) -> int:
-    """How many connections leave the store and everything else the descriptors they need."""
-    return files_max - min(FILES_KEPT, files_max // 2)
 
 
 def _alone(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -117,7 +117,7 @@ def recover(
 
     `progress` is told now and then which share of the items is folded; the last time 1.
     """
-    folding = _Folding(catalog or Catalog())
+    folding = Folding(catalog or Catalog())
     total = sum(len(seen.items) for verdict in verdicts.values() for seen in verdict.looks)
     step, done = max(1, total // REPORTS), 0
     for key in sorted(verdicts):
@@ -131,7 +131,7 @@ def recover(
         progress(1.0)
     catalog = folding.catalog
     for key in sorted(verdicts):  # behind everything intact: what a broken head claims is the weakest witness
-        folding.damages += _name_damages(catalog, verdicts[key])
+        folding.damages += name_damages(catalog, verdicts[key])
     cuts = [
         cut_report(catalog, verdict)
         for _, verdict in sorted(verdicts.items())
@@ -140,7 +140,7 @@ def recover(
     return Recovered(catalog=catalog, damages=folding.damages, cuts=[cut for cut in cuts if cut is not None])
 
 
-class _Folding:
+class Folding:
     """The state being folded, and what did not fit. `created`: all topic ids so far, but those below `known`, which a
     snapshot has seen; `missing`: ids that never were.
     """
@@ -267,7 +267,7 @@ def _report(topic: Topic, first: int, last: int, why: str, item: Item, file: Wal
     )
 
 
-def _name_damages(catalog: Catalog, verdict: Verdict) -> Iterable[DamageReport]:
+def name_damages(catalog: Catalog, verdict: Verdict) -> Iterable[DamageReport]:
     """Each damaged place, with the topic and seq its head still claims; a claimed seq above the head is lost too.
 
     Nothing verifies a claim. It is believed unless the record is there, or more seqs would be lost than frames fit in

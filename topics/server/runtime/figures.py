@@ -32,12 +32,17 @@ ConsumerRow = tuple[str, str, int]
 
 @attrs.frozen(kw_only=True)
 class Traffic:
-    """What the site has counted. `answers`: by route and status; the route is `""` for a head that was refused."""
+    """What the site has counted. `answers`: by route and status; the route is `""` for a head that was refused.
+
+    `latencies`: by route, requests in each of `latency.BUCKETS_S` and above, and how long they took together.
+    """
 
     ready: bool
     progress: float
     uptime_s: float
     answers: Mapping[tuple[str, int], int]
+    latencies: Mapping[str, tuple[Sequence[int], float]]
+    slow_requests: int
     bugs: int
     held_bytes: int
     unsent_bytes: int
