@@ -1,6 +1,6 @@
 // Records deleted for good, by seq, by tag, or both. First it is looked what would go; then that is asked for once more.
 import { button, count, el, field, put, sure, table } from "./dom.mjs"
-import { call, tell } from "./api.mjs"
+import { attempt, call } from "./api.mjs"
 import { COLUMNS, matchOf, recordRow } from "./records.mjs"
 
 const LOOKED_MAX = 50_000, SHOWN_MAX = 20, PAGE = 1000
@@ -26,7 +26,7 @@ export function deleting(topic) {
       return
     }
     put(said, "Looking…")
-    try {
+    await attempt(element, async () => {
       const { found, first, isAll } = await look(asked, () => mine === asks)
       if (mine !== asks) return // the fields say something else by now
       put(body, first.map((record) => recordRow(record)))
@@ -34,10 +34,7 @@ export function deleting(topic) {
       const further = isAll ? "" : `, of the first ${count(LOOKED_MAX)} that were looked at`
       put(said, isAll && found === 0 ? "Nothing would go." : `${many} would go${further}${found > SHOWN_MAX ? `; the first ${SHOWN_MAX} of them` : ""}:`)
       if (found > 0 || !isAll) put(buttons, button(`Delete ${many}`, () => remove(asked, many), { class: "danger" }))
-    } catch (error) {
-      forget()
-      tell(error)
-    }
+    })
   }
 
   async function look({ before_seq: end = Infinity, match }, isWanted) {
@@ -61,14 +58,12 @@ export function deleting(topic) {
 
   async function remove(asked, many) {
     if (!(await sure(`Delete ${many} of ${topic} for good? What was written with such a tag since the preview goes as well.`, "Delete"))) return
-    try {
+    await attempt(element, async () => {
       const { deleted, count: left } = await call("remove", { params: { topic }, body: asked, signal })
       put(said, `${count(deleted)} deleted, ${count(left)} left.`)
       put(body)
       put(buttons)
-    } catch (error) {
-      tell(error)
-    }
+    })
   }
 
   // What was looked up is of other fields than those that are there now.
