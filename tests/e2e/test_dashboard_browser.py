@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -12,6 +13,8 @@ import topics
 from tests.crash.serving import Served
 from tests.e2e.dashboards import PHONE, browsing, go, looking, until
 from topics.cli.demo.private_server import PrivateServer
+
+CERTIFICATES = pathlib.Path(__file__).parents[1] / "server" / "tls"
 
 pytestmark = [pytest.mark.slow, pytest.mark.rule("O4.6"), pytest.mark.timeout(180)]
 
@@ -151,6 +154,7 @@ def test_hostile_data_is_text(browser: Browser, url: str, client: topics.Client)
             until(page, '{"it":"<script>alert(1)</script>"}')
             until(page, r"gnp.\u202eexe")
             assert page.locator("main img, main script, main h1").count() == 1
+            expect(page.locator("tbody button.plain")).to_have_count(len(HOSTILE) + 1)
             for button in page.locator("tbody button.plain").all():
                 button.click()
             until(page, '"m": "<img src=x onerror=alert(1)>"')
@@ -314,6 +318,9 @@ def test_a_key_is_asked_for_kept_in_the_tab_and_sent_as_a_header(
             dialog.get_by_role("button", name="Forget it").click()
             until(page, "this server asks for a key")
             dialog.get_by_role("button", name="Cancel").click()
+            until(page, "401 unauthorized")
+            page.wait_for_timeout(2500)  # it is asked again, and nobody is asked for a key again
+            expect(dialog).to_have_count(0)
             assert not any("reader" in one or "token" in one for one in asked)
 
 
@@ -392,3 +399,63 @@ def test_the_live_view_goes_on_when_the_server_is_there_again(
             until(page, "Live, at 2.")
             expect(page.locator("#notice")).to_be_empty()
             assert page.locator("tbody button").all_text_contents() == ["2", "1"]
+
+
+def test_it_lives_over_tls_and_http2(browser: Browser, tmp_path: pathlib.Path) -> None:
+    files = {"certfile": str(CERTIFICATES / "one.pem"), "keyfile": str(CERTIFICATES / "one.key")}
+    with topics.open(tmp_path / "data") as store:
+        store.create("quakes").put("before")
+    with PrivateServer(tmp_path / "data", tmp_path, settings=files) as server:
+        url = server.url.replace("http:", "https:")
+        with looking(browser, url, "#/topics/quakes/live", ignore_https_errors=True) as page:
+            until(page, '"before"')
+            until(page, "Live, at 1.")
+            assert page.evaluate(
+                "performance.getEntriesByType('resource').map((one) => one.nextHopProtocol)"
+            ).count("h2") == page.evaluate("performance.getEntriesByType('resource').length")
+
+
+@pytest.mark.timeout(400)
+def test_ten_thousand_topics_and_a_million_records_keep_nobody_waiting(
+    browser: Browser, tmp_path: pathlib.Path
+) -> None:
+    with topics.open(tmp_path / "data") as store, ThreadPoolExecutor(64) as pool:
+        list(pool.map(lambda n: store.create(f"topic.{n:05}"), range(10_000)))
+        large = store.create("a-large-one")
+        for at in range(0, 1_000_000, 10_000):
+            large.put_many({"data": n, "tag": "odd" if n % 2 else "even"} for n in range(at, at + 10_000))
+    with PrivateServer(tmp_path / "data", tmp_path) as server, looking(browser, server.url) as page:
+        page.evaluate(
+            "window.longest = 0; new PerformanceObserver((list) => { for (const one of list.getEntries())"
+            " longest = Math.max(longest, one.duration) }).observe({ type: 'longtask' })"
+        )
+        until(page, "10,001")
+        list_ = page.get_by_role("region", name="Topics").locator("tbody tr")
+        expect(list_).to_have_count(50)
+        for _ in range(3):
+            page.get_by_role("button", name="More →").click()
+        until(page, "topic.00149")
+        page.get_by_role("searchbox").fill("topic.099")
+        until(page, "topic.09949")
+        go(page, "#/topics/a-large-one/live")
+        until(page, "Live, at 1,000,000.")
+        with topics.Client(server.url) as client:  # more than a screen can draw
+            for _ in range(20):
+                client.topic("a-large-one").put_many({"data": n} for n in range(5000))
+            page.get_by_role("button", name="Only what comes now").click()
+            client.topic("a-large-one").put("the last")
+        until(page, '"the last"')
+        assert page.locator("tbody button").count() <= 200
+        go(page, "#/topics/a-large-one/records")
+        page.get_by_label("From seq").fill("987654")
+        page.keyboard.press("Enter")
+        expect(page.locator("tbody button").first).to_have_text("987654")
+        go(page, "#/topics/a-large-one/delete")
+        page.get_by_label("Tag").fill("odd")
+        page.get_by_role("button", name="Preview").click()
+        until(page, "at least 25,")
+        for view in ("#/queues", "#/consumers", "#/node"):
+            go(page, view)
+            page.locator("h1").wait_for()
+            page.wait_for_timeout(1500)
+        assert page.evaluate("longest") < 500  # ms in which nothing that was typed was heard

@@ -70,6 +70,7 @@ class ShardFigures:
     counts: WalMeter
     read_only: bool
     disk_low: bool
+    free_bytes: int
 
 
 @attrs.define
@@ -233,11 +234,14 @@ def _shard_figures(runtime: Runtime) -> Sequence[ShardFigures]:
             counts=attrs.evolve(task.meter),
             read_only=task.writer.shard in read_only,
             disk_low=task.writer.disk_low,
+            free_bytes=task.writer.free_bytes,
         )
         for task in runtime.shards
     }
     for shard in read_only - figures.keys():
-        figures[shard] = ShardFigures(shard=shard, counts=WalMeter(), read_only=True, disk_low=False)
+        figures[shard] = ShardFigures(
+            shard=shard, counts=WalMeter(), read_only=True, disk_low=False, free_bytes=0
+        )
     return [figures[shard] for shard in sorted(figures)]
 
 

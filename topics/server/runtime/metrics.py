@@ -104,6 +104,10 @@ _SHARD_GAUGES: Final = (
      "1 if it is not written: a write or sync failed, which a restart recovers, or the log is damaged or newer",
      "read_only"),
     ("wal_shard_disk_low", "1 if the shard refuses appends for want of space", "disk_low"),
+    ("wal_shard_free_bytes",
+     "Free on the disk of the log or that of the segments, whichever has less, when the shard last made a file; 0 if it"
+     " is not written",
+     "free_bytes"),
 )  # fmt: skip
 _TOPIC_GAUGES: Final = (
     ("topic_records", "Live records of the topic"),

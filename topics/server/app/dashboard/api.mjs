@@ -63,12 +63,12 @@ export async function ask(name, { params = {}, query = {}, body, headers = {}, s
     if (body !== undefined) sent["content-type"] = "application/json"
     const answer = await fetch(url, {
       method, headers: sent, signal, body: body === undefined ? undefined : JSON.stringify(body),
-      cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer",
+      cache: "no-store", redirect: "error", referrerPolicy: "no-referrer",
     })
     if (answer.ok) return answer
     const refused = await refusal(answer)
     if (answer.status !== 401) throw refused
-    if (key === sessionStorage.getItem(KEY) && !(await askKey(refused.message))) throw refused
+    if (key === sessionStorage.getItem(KEY) && (isDeclined || !(await askKey(refused.message)))) throw refused
   }
 }
 
@@ -92,11 +92,17 @@ export function exact(text) {
 // The key.
 
 let asking = null
+let isDeclined = false // then it is asked for by the button only
 
 export function askKey(why) {
   asking ??= new Promise((done) => {
-    const input = el("input", { type: "password", autocomplete: "off", spellcheck: "false", required: true, id: "a-key" })
-    const dialog = el("dialog", { "aria-labelledby": "why", onclose: () => { dialog.remove(); asking = null; done(dialog.returnValue === "yes") } },
+    const input = el("input", { type: "password", autocomplete: "off", spellcheck: "false", required: true, id: "a-key", pattern: "\\s*[!-~]+\\s*", title: "A key is of visible ASCII characters" })
+    const dialog = el("dialog", { "aria-labelledby": "why", onclose: () => {
+      dialog.remove()
+      asking = null
+      isDeclined = dialog.returnValue !== "yes"
+      done(!isDeclined)
+    } },
       el("form", { onsubmit: (event) => {
         event.preventDefault()
         sessionStorage.setItem(KEY, input.value.trim())
@@ -118,14 +124,15 @@ export function askKey(why) {
 // What is asked again and again while a view is there, and nobody is asked for a page that is not seen.
 
 export async function poll(signal, every_ms, look) {
+  const owner = {}
   while (!signal.aborted) {
     if (!document.hidden) {
       try {
         await look()
-        notice("")
+        notice(owner, "")
       } catch (error) {
         if (signal.aborted) return
-        tell(error)
+        tell(error, owner)
       }
     }
     await pause(every_ms, signal)
@@ -144,22 +151,40 @@ export function pause(ms, signal) {
   })
 }
 
-// What the page says in one line; "" takes it away.
-export function notice(text) {
-  const line = document.getElementById("notice")
-  if (line.textContent !== text) line.textContent = text
+// Something that was asked for once. What was wrong is told until it is asked for again, or the view is left.
+export async function attempt(owner, act) {
+  notice(owner, "")
+  try {
+    await act()
+  } catch (error) {
+    tell(error, owner)
+  }
 }
 
-export function tell(error) {
+// What the page says in one line, each of its own; "" takes it away.
+const notices = new Map()
+export function notice(owner, text) {
+  if (text === "") notices.delete(owner)
+  else notices.set(owner, text)
+  const line = document.getElementById("notice"), all = [...new Set(notices.values())].join(" ")
+  if (line.textContent !== all) line.textContent = all
+}
+
+export function silence() {
+  notices.clear()
+  notice(null, "")
+}
+
+export function tell(error, owner) {
   if (error instanceof Refused) {
     const progress = error.detail.replay_progress
     const more = progress === undefined ? "" : ` (${Math.floor(progress * 100)} %)`
-    notice(`${error.status} ${error.code}: ${error.message}${more}`)
+    notice(owner, `${error.status} ${error.code}: ${error.message}${more}`)
   } else if (error instanceof TypeError || error.name === "TimeoutError" || error.name === "NetworkError") {
     if (error instanceof TypeError && !/fetch|network|load/i.test(error.message)) console.error(error)
-    notice("The server does not answer. It is asked again.")
+    notice(owner, "The server does not answer. It is asked again.")
   } else if (error.name !== "AbortError") {
     console.error(error)
-    notice(String(error))
+    notice(owner, String(error))
   }
 }

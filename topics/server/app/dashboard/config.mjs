@@ -1,6 +1,6 @@
 // The config of a topic. What was changed is sent alone (PATCH), so that two who change different fields both have their way.
 import { el, put, field } from "./dom.mjs"
-import { call, Refused, tell } from "./api.mjs"
+import { attempt, call, Refused, tell } from "./api.mjs"
 
 const FIXED = new Set(["type", "durable", "replicated"]) // never changes; told by `durability`; not built yet
 const OF_QUEUES = "lease_ms"
@@ -9,15 +9,10 @@ export function changing(topic) {
   const form = el("form", { onsubmit: save, class: "fields" }), said = el("p", { role: "status" })
   let config = null, inputs = new Map(), signal
 
-  async function load(until) {
-    signal = until
-    try {
-      config = (await call("topic", { params: { topic }, query: { touch: false }, signal })).config
-      draw()
-    } catch (error) {
-      tell(error)
-    }
-  }
+  const load = () => attempt(element, async () => {
+    config = (await call("topic", { params: { topic }, query: { touch: false }, signal })).config
+    draw()
+  })
 
   function draw() {
     const names = Object.keys(config)
@@ -51,14 +46,14 @@ export function changing(topic) {
       draw()
       put(said, `Changed: ${Object.keys(changes).map((name) => `${name} is ${JSON.stringify(config[name])}`).join(", ")}.`)
     } catch (error) {
-      if (!(error instanceof Refused)) return tell(error)
+      if (!(error instanceof Refused)) return tell(error, element)
       put(said, error.message)
       inputs.get(error.detail.field?.replace(/^config\./, ""))?.setAttribute("aria-invalid", "true")
     }
   }
 
   const element = el("section", { "aria-label": "Config" }, form, said)
-  return { element, start: load }
+  return { element, start: (until) => { signal = until; load() } }
 }
 
 function inputOf(value, isFixed) {

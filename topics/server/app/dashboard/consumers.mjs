@@ -1,5 +1,5 @@
 // Durable consumers: those of one topic with where they stand, and those of all with how far they are behind.
-import { count, el, put, row, table, time } from "./dom.mjs"
+import { count, data, el, emptyRow, put, renew, row, table, time } from "./dom.mjs"
 import { poll } from "./api.mjs"
 import { Figures } from "./figures.mjs"
 
@@ -10,9 +10,8 @@ const ALL = [["Topic"], ["Consumer"], ["Behind", "n"]]
 export function positions() {
   const body = el("tbody")
   const look = (_, consumers) => {
-    put(body, consumers.map(({ consumer, from_seq: seq, lag, updated_ts: at }) =>
-      row(HERE, el("span", { class: "data" }, consumer), count(seq), count(lag), time(at))))
-    if (consumers.length === 0) put(body, el("tr", {}, el("td", { colspan: HERE.length, class: "quiet" }, "Nobody keeps a position here.")))
+    put(body, consumers.map(({ consumer, from_seq: seq, lag, updated_ts: at }) => row(HERE, data(consumer), count(seq), count(lag), time(at))))
+    if (consumers.length === 0) put(body, emptyRow(HERE, "Nobody keeps a position here."))
   }
   return { element: el("section", { "aria-label": "Consumers" }, table("Consumers", HERE, body)), start: () => {}, look }
 }
@@ -24,9 +23,8 @@ export function consumers() {
     const figures = await Figures.look(signal)
     const found = figures.all("topics_consumer_lag").toSorted((a, b) => b.value - a.value)
     put(more, found.length === 0 ? "No consumer keeps a position." : "Those of the topics created first, as the metrics have them; all of a topic are on its page.")
-    put(body, found.map(({ labels, value }) => row(ALL,
-      el("a", { class: "data", href: `#/topics/${encodeURIComponent(labels.topic)}/consumers` }, labels.topic),
-      el("span", { class: "data" }, labels.consumer), count(value))))
+    renew(body, found.map(({ labels, value }) => [`${labels.topic} ${labels.consumer}`, row(ALL,
+      el("a", { class: "data", href: `#/topics/${encodeURIComponent(labels.topic)}/consumers` }, labels.topic), data(labels.consumer), count(value))]))
   })
   return { title: "Consumers", element, start }
 }

@@ -27,9 +27,15 @@ export function put(element, ...children) {
 }
 
 // A text that somebody else has written: marks that are not seen, or that turn the text around, are spelled out.
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g
+const UNSEEN = /(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu
 export function shown(text) {
-  return text.replace(UNSEEN, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`)
+  return text.replace(UNSEEN, (mark) => mark.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""))
+}
+
+// A value of somebody's JSON in a cell, whatever it is.
+export function data(value, most = 160) {
+  if (value === undefined) return ""
+  return el("span", { class: "data" }, short(shown(short(typeof value === "string" ? value : JSON.stringify(value), most)), most))
 }
 
 // Not more of a text than `most`, cut between characters.
@@ -90,6 +96,27 @@ export function table(caption, columns, rows, more = {}) {
   const body = rows instanceof Node ? rows : el("tbody", {}, rows)
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption, ...more },
     el("table", {}, el("caption", { class: "unseen" }, caption), el("thead", {}, el("tr", {}, head)), body))
+}
+
+// The rows of a table from now on, as [key, row]. One that was there stays and only its further cells are new, so that who
+// has its first one in the focus keeps it.
+export function renew(body, rows) {
+  const old = new Map([...body.children].map((tr) => [tr.dataset.key, tr]))
+  const now = rows.map(([key, tr]) => {
+    tr.dataset.key = key
+    const before = old.get(key)
+    if (before === undefined || before.cells.length !== tr.cells.length) return tr
+    for (let i = 1; i < before.cells.length; i++) before.cells[i].replaceWith(tr.cells[1])
+    return before
+  })
+  if (now.length === body.children.length && now.every((tr, i) => tr === body.children[i])) return
+  const focused = document.activeElement
+  put(body, now)
+  if (body.contains(focused)) focused.focus()
+}
+
+export function emptyRow(columns, text) {
+  return el("tr", {}, el("td", { colspan: columns.length, class: "quiet" }, text))
 }
 
 export function row(columns, ...cells) {

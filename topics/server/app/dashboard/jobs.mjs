@@ -1,6 +1,6 @@
 // The jobs of one queue: how many wait, who holds what until when, what failed and why; and what can be done about it.
-import { ago, button, count, el, moment, put, shown, sure, table, time } from "./dom.mjs"
-import { call, poll, tell } from "./api.mjs"
+import { ago, button, count, data, el, emptyRow, moment, put, sure, table, time } from "./dom.mjs"
+import { attempt, call, poll } from "./api.mjs"
 import { chart, History } from "./chart.mjs"
 import { recordRow } from "./records.mjs"
 
@@ -16,9 +16,9 @@ export function jobs(topic) {
   const said = el("p", { role: "status" }), oldest = el("p", { class: "quiet" })
   const element = el("section", { "aria-label": "Jobs" })
   const lists = [
-    part("In flight", HELD, "in_flight", (job) => recordRow(job, HELD, [text(job.node), until(job.deadline), job.deliveries])),
-    part("Ready, in the order in which they are handed out", WAITING, "ready", (job) => recordRow(job, WAITING, [moment(job.$ts), job.priority ?? 0, job.deliveries, text(job.reason)])),
-    part("Delayed", LATER, "delayed", (job) => recordRow(job, LATER, [job.ready_at === undefined ? "behind others of its key" : time(job.ready_at), job.deliveries, text(job.reason)])),
+    part("In flight", HELD, "in_flight", (job) => recordRow(job, HELD, [data(job.node), until(job.deadline), job.deliveries])),
+    part("Ready, in the order in which they are handed out", WAITING, "ready", (job) => recordRow(job, WAITING, [moment(job.$ts), job.priority ?? 0, job.deliveries, data(job.reason)])),
+    part("Delayed", LATER, "delayed", (job) => recordRow(job, LATER, [job.ready_at === undefined ? "behind others of its key" : time(job.ready_at), job.deliveries, data(job.reason)])),
   ]
   const letters = part("Dead letters, the latest", LETTERS, null, letterRow)
   const paused = button("Pause", () => act(isPaused ? "resume" : "pause", (answer) => (answer.paused ? "Paused: nothing is handed out." : "It goes on.")))
@@ -28,39 +28,37 @@ export function jobs(topic) {
   const purge = button("Purge", async () => {
     if (await sure(`Delete every ready and delayed job of ${topic} for good? Those in flight stay.`, "Delete")) act("purge", ({ purged }) => `${count(purged)} jobs deleted.`)
   }, { class: "danger" })
-  let isPaused = false, deadLetter = null, signal, plot
+  let isPaused = false, deadLetter = null, earliest = null, signal, plot
   const history = historyOf(topic)
 
-  async function act(name, said_of, body) {
-    try {
-      put(said, said_of(await call(name, { params: { topic }, body, signal })))
-      await refresh()
-    } catch (error) {
-      tell(error)
-    }
-  }
+  const act = (name, said_of, body) => attempt(element, async () => {
+    put(said, said_of(await call(name, { params: { topic }, body, signal })))
+    await refresh(true)
+  })
 
   const redrive = (seqs) => act("redrive", ({ count: many }) => `${count(many)} on their way back.`, { source: deadLetter, seqs })
 
   function letterRow(record) {
     const meta = record.meta ?? {}
-    const cells = [time(Number(meta.$dead_letter_ts ?? record.$ts)), text(meta.$dead_letter_from), meta.$dead_letter_deliveries ?? "", el("span", {}, text(meta.$dead_letter_reason), " ",
+    const at = typeof meta.$dead_letter_ts === "number" ? meta.$dead_letter_ts : record.$ts
+    const cells = [time(at), data(meta.$dead_letter_from), data(meta.$dead_letter_deliveries), el("span", {}, data(meta.$dead_letter_reason), " ",
       button("Put back", () => redrive([record.$seq]), { "aria-label": `Put ${record.$seq} back` }))]
     return recordRow(record, LETTERS, cells)
   }
 
-  async function refresh() {
-    await Promise.all(lists.map((list) => list.load((state) => call("peek", { params: { topic }, body: { state, limit: SHOWN_MAX }, signal }).then(({ jobs }) => jobs))))
+  async function refresh(isForced) {
+    await Promise.all(lists.map((list) => list.load(isForced, (state) => call("peek", { params: { topic }, body: { state, limit: SHOWN_MAX }, signal }).then(({ jobs }) => jobs))))
     if (deadLetter === null) return
-    await letters.load(async () => {
+    await letters.load(isForced, async () => {
       const { head_seq: head } = await call("topic", { params: { topic: deadLetter }, query: { touch: false }, signal })
       const { records } = await call("read", { params: { topic: deadLetter }, body: { from_seq: Math.max(0, head - LETTERS_MAX), limit: LETTERS_MAX }, signal })
       return records.reverse()
     })
   }
 
-  function look({ queue, config, count: live }) {
+  function look({ queue, config, count: live, earliest_seq: first }) {
     if (queue === undefined) return
+    earliest = live > 0 ? first : null
     isPaused = queue.paused
     paused.textContent = isPaused ? "Resume" : "Pause"
     history.push(queue.ready, queue.in_flight, queue.delayed)
@@ -80,37 +78,33 @@ export function jobs(topic) {
     put(element, el("p", { class: "bar" }, paused, redriveAll, purge, said), oldest, plot.figure, [...lists, letters].map(({ element }) => element))
     plot.begin()
     poll(signal, JOBS_MS, async () => {
-      const { records } = await call("read", { params: { topic }, body: { limit: 1, include_data: false }, signal })
-      put(oldestOf, records.length === 0 ? "" : ` The oldest was put ${ago(records[0].$ts)}.`)
-      await refresh()
+      const [oldest] = earliest === null ? [] : (await call("peek", { params: { topic }, body: { seqs: [earliest] }, signal })).jobs
+      put(oldestOf, oldest === undefined ? "" : ` The oldest was put ${ago(oldest.$ts)}.`)
+      await refresh(false)
     })
   }
 
   return { element, start, look }
 }
 
-// A list that is drawn anew only if it has changed, and never while a row of it is open or has the focus.
+// A list that is drawn anew only if it has changed, and not by itself while a row of it is open or has the focus.
 function part(name, columns, state, rowOf) {
   const body = el("tbody"), title = el("h2", {}, name)
   const element = el("div", {}, title, table(name, columns, body))
   let drawn = null
-  async function load(look) {
+  async function load(isForced, look) {
     const found = await look(state)
     const now = JSON.stringify(found)
-    if (now === drawn || body.querySelector("tr.open") || body.contains(document.activeElement)) return
+    if (now === drawn || (!isForced && (body.querySelector("tr.open") || body.contains(document.activeElement)))) return
     drawn = now
     put(body, found.map(rowOf))
-    if (found.length === 0) put(body, el("tr", {}, el("td", { colspan: columns.length, class: "quiet" }, "None")))
+    if (found.length === 0) put(body, emptyRow(columns, "None"))
   }
   return { element, title, load }
 }
 
 function until(deadline) {
   return el("time", { datetime: new Date(deadline).toISOString() }, moment(deadline))
-}
-
-function text(value) {
-  return value === undefined ? "" : el("span", { class: "data" }, shown(String(value)))
 }
 
 function historyOf(topic) {

@@ -1,7 +1,7 @@
 // Which view is there: the part of the address behind "#/". A view is {title, element, start(signal)}, and what it began
 // ends when its signal is aborted, which is when another one comes.
 import { el, put } from "./dom.mjs"
-import { askKey, has, notice, tell } from "./api.mjs"
+import { askKey, has, silence, tell } from "./api.mjs"
 import { overview } from "./overview.mjs"
 import { topic } from "./topic.mjs"
 import { queues } from "./queues.mjs"
@@ -33,7 +33,7 @@ function show(isFirst) {
   const [name, ...more] = parts
   leaving.abort()
   leaving = new AbortController()
-  notice("")
+  silence()
   const view = name === "topics" ? topic(...more) : (VIEWS.find(([path]) => path === name) ?? VIEWS[0])[2](...more)
   const isSame = shown?.key !== undefined && shown.key === view.key // another tab of one topic
   document.title = `${view.title} · topics`
@@ -69,4 +69,4 @@ document.addEventListener("keydown", (event) => {
 })
 addEventListener("hashchange", () => show(false))
 show(true)
-has("routers").then((is) => { document.querySelector('#nav a[href="#/routers"]').hidden = !is }, tell)
+has("routers").then((is) => { document.querySelector('#nav a[href="#/routers"]').hidden = !is }, (error) => tell(error, "routers"))

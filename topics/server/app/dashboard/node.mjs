@@ -5,7 +5,7 @@ import { chart, History } from "./chart.mjs"
 import { Figures } from "./figures.mjs"
 
 const FIGURES_MS = 3000
-const SHARDS = [["Shard", "n"], ["Written", "n"], ["Frames", "n"], ["Batches", "n wide"], ["Syncs", "n wide"], ["State"]]
+const SHARDS = [["Shard", "n"], ["Written", "n"], ["Frames", "n"], ["Batches", "n wide"], ["Syncs", "n wide"], ["Disk free", "n"], ["State"]]
 const DAMAGES = [["File"], ["Topic"], ["Seqs", "n"], ["Why", "fill"]]
 const SYNC = "topics_fsync_duration_seconds", DELIVERY = "topics_delivery_latency_seconds"
 const syncs = new History(2), work = new History(2)
@@ -56,14 +56,12 @@ function figuresOf({ version, uptime_ms: uptime }, figures, before) {
   const quantile = (name, q) => figures.quantile(name, q, before) ?? figures.quantile(name, q)
   const pair = (name) => (quantile(name, 0.99) === null ? "none yet" : `${duration(quantile(name, 0.5) * 1000)} / ${duration(quantile(name, 0.99) * 1000)}`)
   const cold = figures.by("topics_segment_bytes", "tier"), segments = figures.by("topics_segments", "tier")
-  const free = figures.all("topics_disk_free_bytes")
   const rss = figures.sum("process_resident_memory_bytes")
   const cpu = figures.rate("process_cpu_seconds_total", before)
   return facts(
     ["Version", version], ["Up", duration(uptime)], ["Topics", count(sum("topics"))], ["Records", count(sum("records"))],
     ["Stored", bytes(sum("record_bytes"))], ["Written to the log", bytes(sum("wal_written_bytes_total"))],
     ["fsync p50 / p99", pair(SYNC)], ["Delivery p50 / p99", pair(DELIVERY)],
-    ...free.map(({ labels, value }) => [`Free for ${labels.of}`, bytes(value)]),
     ["Checkpoints", count(sum("checkpoints_total")), sum("checkpoints_failed") > 0 && el("strong", {}, " the last failed")],
     ["Segments", `${count(segments.get("hot") ?? 0)}, ${bytes(cold.get("hot") ?? 0)}`],
     ["Cold tier", (segments.get("cold") ?? 0) === 0 ? "nothing" : `${count(segments.get("cold"))}, ${bytes(cold.get("cold"))}`, sum("cold_store_failing") > 0 && el("strong", {}, " it fails")],
@@ -77,8 +75,8 @@ function figuresOf({ version, uptime_ms: uptime }, figures, before) {
 
 function shardRows(figures) {
   const of = (name) => figures.by(`topics_wal_${name}`, "shard")
-  const [size, frames, batches, syncs, readOnly, low] = ["written_bytes_total", "frames_total", "batches_total", "syncs_total", "shard_read_only", "shard_disk_low"].map(of)
-  return [...size.keys()].map((shard) => row(SHARDS, shard, bytes(size.get(shard)), count(frames.get(shard)), count(batches.get(shard)), count(syncs.get(shard)),
+  const [size, frames, batches, syncs, readOnly, low, free] = ["written_bytes_total", "frames_total", "batches_total", "syncs_total", "shard_read_only", "shard_disk_low", "shard_free_bytes"].map(of)
+  return [...size.keys()].map((shard) => row(SHARDS, shard, bytes(size.get(shard)), count(frames.get(shard)), count(batches.get(shard)), count(syncs.get(shard)), free.has(shard) ? bytes(free.get(shard)) : "",
     readOnly.get(shard) ? el("strong", {}, "read-only: see the server's log") : low.get(shard) ? el("strong", {}, "disk low: appends are refused") : "written"))
 }
 

@@ -1,5 +1,5 @@
 // All topics, a page of them at a time, with how fast each is written and what of it is left.
-import { bytes, count, duration, el, facts, field, put, rate, row, table } from "./dom.mjs"
+import { bytes, count, duration, el, emptyRow, facts, field, put, rate, renew, row, table } from "./dom.mjs"
 import { call, poll } from "./api.mjs"
 import { chart, History, sparkline } from "./chart.mjs"
 import { Figures } from "./figures.mjs"
@@ -54,8 +54,8 @@ export function overview() {
   }
 
   function draw(topics) {
-    put(body, topics.map(topicRow))
-    if (topics.length === 0) put(body, el("tr", {}, el("td", { colspan: COLUMNS.length, class: "quiet" }, prefix ? "No topic begins so." : "There are no topics yet.")))
+    if (topics.length > 0) renew(body, topics.map((topic) => [topic.topic, topicRow(topic)]))
+    else put(body, emptyRow(COLUMNS, prefix ? "No topic begins so." : "There are no topics yet."))
     const back = cursors.length > 1 && el("button", { type: "button", onclick: () => { cursors.pop(); turn() } }, "← Before")
     const on = next !== undefined && el("button", { type: "button", onclick: () => { cursors.push(next); turn() } }, "More →")
     const had = document.activeElement?.textContent

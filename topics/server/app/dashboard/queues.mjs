@@ -1,5 +1,5 @@
 // All queues: how many jobs wait, are held, are delayed or were given up, and how old the oldest is.
-import { ago, count, el, put, rate, row, table } from "./dom.mjs"
+import { ago, count, el, put, rate, renew, row, table } from "./dom.mjs"
 import { poll } from "./api.mjs"
 import { Figures } from "./figures.mjs"
 
@@ -16,11 +16,11 @@ export function queues() {
     const of = (name) => figures.by(`topics_queue_${name}`, "topic")
     const [ready, held, delayed, dead, paused, oldest] = ["ready", "in_flight", "delayed", "dead_lettered", "paused", "oldest_job_timestamp_seconds"].map(of)
     const speeds = ["acked_jobs", "nacked_jobs", "expired_leases"].map((name) => speed(figures, before, `topics_queue_${name}_total`))
-    put(more, ready.size === 0 ? "There are no queues among the topics that the metrics have." : `${count(ready.size)} queues, of the topics created first.`)
-    put(body, [...ready.keys()].sort().map((topic) => row(COLUMNS,
+    put(more, ready.size === 0 ? "There are no queues among the topics that the metrics have." : ready.size < 1000 ? "" : "Those of the topics created first, as the metrics have them.")
+    renew(body, [...ready.keys()].sort().map((topic) => [topic, row(COLUMNS,
       el("a", { class: "data", href: `#/topics/${encodeURIComponent(topic)}/jobs` }, topic),
       count(ready.get(topic)), count(held.get(topic)), count(delayed.get(topic)), count(dead.get(topic)),
-      ...speeds.map((by) => rate(by.get(topic))), oldest.has(topic) ? ago(oldest.get(topic) * 1000) : "", paused.get(topic) ? "paused" : "")))
+      ...speeds.map((by) => rate(by.get(topic))), oldest.has(topic) ? ago(oldest.get(topic) * 1000) : "", paused.get(topic) ? "paused" : "")]))
     before = figures
   })
   return { title: "Queues", element, start }

@@ -1,6 +1,6 @@
 // Records as rows that open to all that a record has, losses as rows between them, and the reader of one topic.
-import { button, bytes, count, el, field, moment, put, row, short, shown, table } from "./dom.mjs"
-import { call, tell } from "./api.mjs"
+import { button, bytes, count, data, el, field, moment, put, row, short, shown, table } from "./dom.mjs"
+import { attempt, call } from "./api.mjs"
 
 const TEXT_MAX = 160, VIEW_MAX = 64 * 1024
 export const COLUMNS = [["Seq", "n"], ["Time"], ["Tag", "wide"], ["Node", "wide"], ["Data", "fill"]]
@@ -24,10 +24,6 @@ export function recordRow(record, columns = COLUMNS, cells = null) {
     }
   }
   return closed
-}
-
-function data(text) {
-  return text === undefined ? "" : el("span", { class: "data" }, short(shown(text), TEXT_MAX))
 }
 
 // All of a record as JSON, indented; of a large one the beginning until more is asked for.
@@ -64,27 +60,25 @@ export function reader(topic) {
   const tag = el("input", { type: "text", placeholder: "any, or eu*", maxlength: "256", autocomplete: "off", spellcheck: "false" })
   const limit = el("input", { type: "number", min: "1", max: "1000", value: "50" })
   const body = el("tbody"), account = el("p", { class: "quiet", role: "status" }), next = el("p", { class: "buttons" })
-  let signal
+  let signal, asked = 0
 
   // `from`: as the API has it, exclusive; a seq that somebody types is the first that he wants to see.
-  async function read(from) {
-    try {
-      const size = Number(limit.value) || 50
-      const page = await call("read", { params: { topic }, signal, body: {
-        ...from, limit: size, match: matchOf(tag.value), include_tags: true, account: true,
-      } })
-      const { tombstone, records, next_from_seq: to, caught_up: isAll } = page
-      put(body, tombstone && lossRow(tombstone), records.map((record) => recordRow(record)))
-      put(account, `Above ${count(page.from_seq)} up to ${count(to)}: ${accountOf(page.account)}. ${isAll ? "That is all so far." : `${count(page.lag)} seqs further on.`}`)
-      put(next,
-        button("⇤ First", () => read({ from_seq: 0 })),
-        button("← Before", () => read({ from_seq: Math.max(0, page.from_seq - size) }), { disabled: page.from_seq === 0 }),
-        button("On →", () => read({ from_seq: to }), { disabled: isAll }),
-        button("Last ⇥", () => read({ from_seq: Math.max(0, page.head_seq - size) })))
-    } catch (error) {
-      tell(error)
-    }
-  }
+  const read = (from) => attempt(element, async () => {
+    const mine = ++asked
+    const size = Number(limit.value) || 50
+    const page = await call("read", { params: { topic }, signal, body: {
+      ...from, limit: size, match: matchOf(tag.value), include_tags: true, account: true,
+    } })
+    if (mine !== asked) return // something else was asked for meanwhile
+    const { tombstone, records, next_from_seq: to, caught_up: isAll } = page
+    put(body, tombstone && lossRow(tombstone), records.map((record) => recordRow(record)))
+    put(account, `Above ${count(page.from_seq)} up to ${count(to)}: ${accountOf(page.account)}. ${isAll ? "That is all so far." : `${count(page.lag)} seqs further on.`}`)
+    put(next,
+      button("⇤ First", () => read({ from_seq: 0 })),
+      button("← Before", () => read({ from_seq: Math.max(0, page.from_seq - size) }), { disabled: page.from_seq === 0 }),
+      button("On →", () => read({ from_seq: to }), { disabled: isAll }),
+      button("Last ⇥", () => read({ from_seq: Math.max(0, page.head_seq - size) })))
+  })
 
   function jump(event) {
     event?.preventDefault()

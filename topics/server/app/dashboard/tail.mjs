@@ -1,14 +1,14 @@
 // A topic as it is written. Rows are drawn a few times a second, at most so many are kept, and while there are more to be
 // drawn nothing is read: who is slow reads behind, as any watcher, and is shown how far.
 import { button, count, el, put, table } from "./dom.mjs"
-import { call, pause, tell } from "./api.mjs"
+import { call, notice, pause, tell } from "./api.mjs"
 import { COLUMNS, lossRow, recordRow } from "./records.mjs"
 import { Watch } from "./watch.mjs"
 
-const ROWS_MAX = 200, BEFORE = 20, DRAW_MS = 100
+const ROWS_MAX = 200, BEFORE = 20, DRAW_MS = 100, GAPS_MAX = 100
 
 export function tail(topic, gaps) {
-  const body = el("tbody"), state = el("p", { class: "quiet", role: "status" })
+  const body = el("tbody"), state = el("p", { class: "quiet" })
   const stop = button("Pause", toggle), now = button("Only what comes now", skip)
   let watch = null, running = null, leaving, shown_seq = 0, dropped = 0
 
@@ -21,6 +21,7 @@ export function tail(topic, gaps) {
     const mine = (running = new AbortController())
     leaving.addEventListener("abort", () => mine.abort(), { signal: mine.signal })
     stop.textContent = "Pause"
+    notice(element, "")
     try {
       watch ??= new Watch(topic, await beginning(mine.signal))
       for await (const { event, data } of watch.events(mine.signal)) {
@@ -29,7 +30,7 @@ export function tail(topic, gaps) {
         if (event === "record") await pause(DRAW_MS, mine.signal)
       }
     } catch (error) {
-      if (!mine.signal.aborted) tell(error)
+      if (!mine.signal.aborted) tell(error, element)
     }
   }
 
@@ -48,6 +49,7 @@ export function tail(topic, gaps) {
       say(behind > 0 ? `Behind by ${count(behind)}.` : `Live, at ${count(data.to_seq)}.`)
     } else if (event === "tombstone") {
       gaps.push(data)
+      if (gaps.length > GAPS_MAX) gaps.shift()
       add([lossRow(data)])
     } else if (event === "caught-up") {
       shown_seq = data.head_seq
