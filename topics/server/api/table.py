@@ -10,6 +10,7 @@ from topics.server.api.resources import (
     consumers,
     job_ops,
     jobs,
+    pressure,
     reads,
     records,
     schedules,
@@ -21,7 +22,20 @@ from topics.server.api.resources import (
 )
 from topics.server.api.routes import RouteTable
 
-_RESOURCES: Final = (topics, records, reads, consumers, watch, jobs, work, schedules, sockets, node, backup)
+_RESOURCES: Final = (
+    topics,
+    records,
+    reads,
+    consumers,
+    watch,
+    jobs,
+    work,
+    schedules,
+    sockets,
+    node,
+    backup,
+    pressure,
+)
 
 
 def route_table() -> RouteTable:
