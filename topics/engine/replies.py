@@ -72,7 +72,7 @@ class QueueState:
 
 @attrs.frozen(kw_only=True)
 class TopicState:
-    """What a topic is now (http-api 3). ts are None if never. `effective_priority`: in a server with what waiting adds."""
+    """What a topic is now (http-api 3). ts are None if never. `effective_priority`: on Trio, with what waiting adds."""
 
     topic: str
     type: str

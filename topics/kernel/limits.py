@@ -89,6 +89,7 @@ WHY_WAITING_MAX: Final = 8  # one is answered at a time
 PARKED_PER_TOPIC_MAX: Final = 1024
 PENDING_BYTES_MAX: Final = 256 * MIB
 TICK_TOPICS_MAX: Final = 256
+INGEST_WAITING_MAX: Final = 1024  # commands for a shard, where pressure refuses more
 
 # What a start reads of files that somebody may have made larger (I-18).
 WAL_BYTES_MAX: Final = WAL_FILE_LARGEST + PENDING_BYTES_MAX  # a write is in one file, whatever is waiting
