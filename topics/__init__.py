@@ -118,6 +118,11 @@ _WHERE = {
     "open_trio": "topics.embed.aio.store",
 }
 
+_EXTRAS = (
+    ("topics.client.", "client"),
+    ("topics.embed.aio.", "trio"),
+)  # what lacks no more than anyio: "worker"
+
 __all__ = [
     "Account", "Appended", "AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncQueue",
     "AsyncReceipt", "AsyncStore", "AsyncTopic", "AsyncWatch", "AsyncWorker", "CannotOpen", "CaughtUp", "Client",
@@ -133,7 +138,10 @@ def __getattr__(name: str) -> object:
     module = _WHERE.get(name)
     if module is None:
         raise AttributeError(f"module 'topics' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(module), name)
+    from topics.kernel.extras import Needs
+
+    with Needs(f"topics.{name}", next((what for room, what in _EXTRAS if module.startswith(room)), "worker")):
+        value = globals()[name] = getattr(import_module(module), name)
     return value
 
 

@@ -26,6 +26,7 @@ from topics.calls.watching.rules import Asked, WatchRules
 from topics.calls.watching.watch import Feed, Watch
 from topics.calls.workers.leases import WorkerRules
 from topics.codec.manifest import Written
+from topics.kernel.extras import Needs
 from topics.kernel.ids import check_consumer_name, check_topic_name
 from topics.log.floors import Gap
 
@@ -157,7 +158,8 @@ def worker_of(rules: Callable[P, WorkerRules]) -> Callable[Concatenate[TopicStor
     """A method of every store that gives a worker."""
 
     def method(store: TopicStore, /, *args: P.args, **options: P.kwargs) -> Worker[Job]:
-        from topics.calls.workers.worker import Worker  # with all that tasks need
+        with Needs("workers", "worker"):
+            from topics.calls.workers.worker import Worker  # with all that tasks need
 
         asked = rules(*args, **options)
         queue = store.queue(asked.queue, node=asked.node)

@@ -10,6 +10,7 @@ from topics.server.api.resources import (
     consumers,
     job_ops,
     jobs,
+    pressure,
     reads,
     records,
     schedules,
@@ -35,6 +36,7 @@ _RESOURCES: Final = (
     sockets,
     node,
     backup,
+    pressure,
 )
 
 

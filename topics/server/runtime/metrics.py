@@ -1,8 +1,9 @@
 """Metrics: what the server counts, as Prometheus text or as JSON (http-api 11).
 
 A scrape has two halves: `figures` copies the numbers on the loop; `text` and `json` make the page, milliseconds of
-Python for a thousand topics, and are called in a thread. Only the two histograms are fed as things happen: one
-observation a sync, and one an answer that was waited for. The registry is the server's own, not the process's.
+Python for a thousand topics, and are called in a thread. Only the histograms are fed as things happen: one observation
+a sync, one an answer that was waited for, one a topic whose watchers were not told at once. The registry is the
+server's own, not the process's.
 
 Series a topic are bounded: above the bound, the topics created last are counted in the totals only.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -18,13 +20,16 @@ from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, ge
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
+    HistogramMetricFamily,
     InfoMetricFamily,
     Metric,
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from topics.sched.bands import NAMES
 from topics.server.runtime.figures import MetricsSnapshot, PortCounts, Traffic, take_figures
+from topics.server.runtime.latency import BUCKETS_S
 
 if TYPE_CHECKING:
     from topics.embed.aio.runtime import Runtime
@@ -35,6 +40,7 @@ SYNC_BUCKETS_S: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 )  # fmt: skip
 DELIVERY_BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+TURN_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _REFUSED: Final = "(refused)"  # the route of heads that were refused before a handler was asked
 
 # Family, what it is, and where its number stands.
@@ -47,12 +53,14 @@ _GAUGES: Final = (
     ("connections", "Open connections", "port.open"),
     ("commands_in_flight", "Commands proposed and not yet answered", "in_flight"),
     ("waiting_readers", "Long polls that wait for news", "waiting_readers"),
+    ("pressure", "How much too much it is, 0 to 1: at 0 all watchers are told at once", "pressure"),
+    ("held_topics", "Topics below priority 0 whose watchers are not told while pressure is high", "held_topics"),
     ("streams", "Streams of events and WebSockets that are open", "traffic.streams"),
     ("watch_sessions", "Watches that have a stream or may get one", "traffic.watch_sessions"),
     ("dead_letter_blocked", "Records that could not go to another topic yet: it is full, or the disk is",
      "dead_letter_blocked"),
     ("schedules", "Schedules", "schedules"),
-    ("schedules_blocked", "Schedules whose record is refused: its topic is full, or the disk is; it is tried again",
+    ("schedules_blocked", "Schedules that cannot fire: topic or disk is full (tried again), or zone unknown",
      "schedules_blocked"),
     ("checkpoints_failed", "1 if the last one failed: see the log", "checkpoints_failed"),
     ("damages", "Damages found by the start and since: see ready", "damages"),
@@ -64,6 +72,7 @@ _GAUGES: Final = (
 )  # fmt: skip
 _COUNTERS: Final = (
     ("request_bugs", "Exceptions that no handler expected", "traffic.bugs"),
+    ("slow_requests", "Requests that took slow_request_ms or longer: see the log", "traffic.slow_requests"),
     ("connections_accepted", "Connections since the start", "port.accepted"),
     ("connections_refused", "Connections let go because there were too many", "port.refused"),
     ("tls_handshakes_failed", "Connections that failed their TLS handshake", "port.handshakes_failed"),
@@ -100,6 +109,9 @@ _SHARD_GAUGES: Final = (
      "1 if it is not written: a write or sync failed, which a restart recovers, or the log is damaged or newer",
      "read_only"),
     ("wal_shard_disk_low", "1 if the shard refuses appends for want of space", "disk_low"),
+    ("wal_shard_free_bytes",
+     "Free where the log or the segments lie, whichever is less, when the shard last made a file; 0: not written",
+     "free_bytes"),
 )  # fmt: skip
 _TOPIC_GAUGES: Final = (
     ("topic_records", "Live records of the topic"),
@@ -151,6 +163,12 @@ class Metrics:
             registry=self._registry,
             buckets=DELIVERY_BUCKETS_S,
         )
+        self._turns = Histogram(
+            "topics_scheduling_latency_seconds",
+            "How long a topic whose watchers could not be told at once waited for its turn, coalescing apart",
+            registry=self._registry,
+            buckets=TURN_BUCKETS_S,
+        )
 
     def observe_sync(self, seconds: float) -> None:
         self._syncs.observe(seconds)
@@ -158,6 +176,10 @@ class Metrics:
     def observe_delivery(self, seconds: float) -> None:
         """Of an answer that was waited for. A clock that stepped back counts as 0."""
         self._deliveries.observe(max(seconds, 0.0))
+
+    def observe_turn(self, seconds: float) -> None:
+        """Of a topic whose watchers were not told at once."""
+        self._turns.observe(seconds)
 
     async def take(
         self, traffic: Traffic, runtime: Runtime | None, sees: Callable[[str], bool] = bool
@@ -189,11 +211,18 @@ class Metrics:
                 for (route, status), count in taken.traffic.answers.items()
             },
         )
+        yield _latencies(taken.traffic.latencies)
         yield _counters(
             "tombstones",
             "Reads that were answered with a tombstone, by its reason",
             ("reason",),
             {(reason,): count for reason, count in taken.tombstones.items()},
+        )
+        yield _gauges(
+            "ready_topics",
+            "Topics whose watchers are still to be told, by band of effective priority: its lower bound",
+            ("band",),
+            {(name,): count for name, count in zip(NAMES, taken.ready_by_band, strict=True)},
         )
         for name, what, field in _TIER_GAUGES:
             by_tier = {(tier,): _at(taken.tiers, f"{tier}_{field}") for tier in ("hot", "cold")}
@@ -245,6 +274,21 @@ def _gauges(name: str, what: str, labels: Sequence[str], values: _Values) -> Met
 
 def _counters(name: str, what: str, labels: Sequence[str], values: _Values) -> Metric:
     return _filled(CounterMetricFamily(f"topics_{name}", what, labels=labels), dict(sorted(values.items())))
+
+
+def _latencies(found: Mapping[str, tuple[Sequence[int], float]]) -> Metric:
+    family = HistogramMetricFamily(
+        "topics_request_duration_seconds",
+        "From when the whole request was there until its answer was made, less what it waited for news or jobs"
+        " because it asked to",
+        labels=("route",),
+    )
+    bounds = [str(bound) for bound in BUCKETS_S] + ["+Inf"]
+    for route, (counts, seconds) in sorted(found.items()):
+        family.add_metric(
+            (route,), buckets=list(zip(bounds, accumulate(counts), strict=True)), sum_value=seconds
+        )
+    return family
 
 
 def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: _Values) -> Metric:
