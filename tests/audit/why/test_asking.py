@@ -12,6 +12,8 @@ from tests.support.history import TINY
 from tests.support.scene import SMALL, Scene
 from topics.audit.why.asking import why, why_range
 from topics.audit.why.kept_log import Budget
+from topics.audit.why.standing import live_of
+from topics.engine.commands import PutRouter
 from topics.host.system.readonly import ReadOnlyDisk
 from topics.host.wal.archive import ArchiveRules
 from topics.kernel.errors import Code, Rejected
@@ -151,3 +153,23 @@ def test_a_directory_that_is_written_to_is_read_all_the_same(tmp_path):
                 assert found.now.state in ("live", "lost", "unborn"), found
         writer.join()
     assert seen >= {"lost", "unborn"}
+
+
+@pytest.mark.parametrize("absorbed", [False, True])
+def test_topics_that_routers_join_are_told_of_each_by_itself(absorbed):
+    found = scene()
+    for name in ("source", "dest"):
+        found.create(name, cap_records=2)
+    found.run(PutRouter(router="r", source="source", dest="dest"))
+    found.put("source", 1, 2, 3)
+    found.put("dest", 7)
+    if absorbed:
+        absorb(found)
+    found.put("source", 4)
+    for name in ("source", "dest"):
+        for seq in range(1, found.state(name).head_seq + 1):
+            told = asked(found, name, seq)
+            live = live_of(found.engine.catalog.find(name), seq, found.clock.now_ms())
+
+            assert told.log.folded_from == ("snapshot" if absorbed else "creation")
+            assert (told.now.state, told.reader) == (live.now.state, live.told)

@@ -58,7 +58,7 @@ class _Story:
         self._nonce: int | None = None
         self._tag = b""
         self._held_until: int | None = None
-        self._head: WriteResult | None = None
+        self._head: Control | None = None  # with which the write begins whose records come next
         self._has_ended = False
 
     def follow(self, at: At, *, end: End | None, may_end: bool) -> None:
@@ -68,11 +68,12 @@ class _Story:
             if item.seq_start <= seq < item.seq_stop:
                 self._put(at, item)
             self._head = None
-        elif isinstance(item.payload, WriteResult):
-            self._head = item.payload if item.payload.first_seq else None
+        elif item.write_frames > 1:
+            self._head = item
+        if isinstance(item, Control) and isinstance(item.payload, WriteResult):
             if any(named == seq for _, named in item.payload.duplicates):
                 self._add(at, event="again", idempotency_key=_text(item.payload.key))
-        elif isinstance(item.payload, CheckpointMark):
+        if isinstance(item, Control) and isinstance(item.payload, CheckpointMark):
             if item.payload.first <= seq <= item.payload.last:
                 self._add(at, event="stored")
         if end is not None and end.at is not None and (end.at.file, end.at.item.offset) == _place(at):

@@ -6,7 +6,7 @@ from itertools import islice
 
 from topics.audit.why.kept_log import At
 from topics.audit.why.values import Event
-from topics.codec.log.control import WriteResult
+from topics.codec.log.control import Control, WriteResult
 from topics.codec.log.frame import FrameView, Run, decode_frame
 from topics.host.directory.layout import path_of
 from topics.host.system.medium import Unreadable, reading
@@ -15,22 +15,22 @@ from topics.kernel.ports import Disk
 from topics.log.topic import Topic
 
 
-def put_event(
-    disk: Disk, at: At, run: Run, seq: int, head: WriteResult | None, names: dict[int, str]
-) -> Event:
+def put_event(disk: Disk, at: At, run: Run, seq: int, head: Control | None, names: dict[int, str]) -> Event:
     """The put of a seq that lies in this run. `head`: the frame its write began with, if that was no record."""
     i = seq - run.seq_start
     place = run.offset + sum(islice(run.lengths, i))
-    first, last, key = run.seq_start, run.seq_stop - 1, None if head is None else head.key
+    led = 0 if head is None else head.write_frames - 1  # records of the run that are of that write
+    result = head.payload if head is not None and isinstance(head.payload, WriteResult) else None
+    first, last, key = run.seq_start, run.seq_start + led - 1, None if result is None else result.key
     view: FrameView | None = None
     try:
         with reading():
             buffer = disk.read(at.path, run.offset, run.length)
         view = decode_frame(buffer, place - run.offset)
-        if head is None:
-            first, last, key = _write_of(buffer, run, seq)
+        if i >= led:
+            first, last, key = _write_of(buffer, run, seq, led)
     except (Corrupt, FileNotFoundError, Unreadable):
-        pass  # what the columns of the run have is told all the same
+        first, last, key = run.seq_start, run.seq_stop - 1, None  # as far as the run's columns tell
     return _event(view, ts=run.ts, file=at.path, offset=place, first=first, last=last, key=key, names=names)
 
 
@@ -59,9 +59,11 @@ def stored_event(disk: Disk, topic: Topic, seq: int, names: dict[int, str]) -> E
     )
 
 
-def _write_of(buffer: bytes, run: Run, seq: int) -> tuple[int, int, bytes | None]:
-    """(first seq, last seq, idempotency key) of the write in this run that has the seq; a run holds whole writes."""
-    first, at = run.seq_start, 0
+def _write_of(buffer: bytes, run: Run, seq: int, led: int) -> tuple[int, int, bytes | None]:
+    """(first seq, last seq, idempotency key) of the write of this run that has the seq; it holds whole ones. `led`:
+    its first records, which are of a write that began with another frame.
+    """
+    first, at = run.seq_start + led, sum(islice(run.lengths, led))
     while True:
         head = decode_frame(buffer, at)
         stop = min(first + head.write_frames, run.seq_stop)
