@@ -105,8 +105,7 @@ _SHARD_GAUGES: Final = (
      "read_only"),
     ("wal_shard_disk_low", "1 if the shard refuses appends for want of space", "disk_low"),
     ("wal_shard_free_bytes",
-     "Free on the disk of the log or that of the segments, whichever has less, when the shard last made a file; 0 if it"
-     " is not written",
+     "Free on the disk of the log or that of the segments, whichever has less, when the shard last made a file",
      "free_bytes"),
 )  # fmt: skip
 _TOPIC_GAUGES: Final = (
