@@ -26,6 +26,7 @@ from topics.engine.queue.claim import serve
 from topics.engine.queue.control import JobView, QueueFigures, peek, queue_figures, queue_state
 from topics.engine.recovery import restart
 from topics.engine.replies import TopicState
+from topics.engine.routers.looking import RouterDesk
 from topics.engine.schedules.firing import arm_all
 from topics.engine.schedules.looking import ScheduleDesk
 from topics.engine.state import Effects, EngineState
@@ -72,6 +73,7 @@ class Engine:
         self._checking = checking
         self.moves = Moves(self._state, self._settle)
         self.schedules = ScheduleDesk(self._state)
+        self.routers = RouterDesk(self._state)
         self.checkpoints = Checkpoints(self._state, rules or SegmentRules())
 
     @property

@@ -13,6 +13,7 @@ values and no protocol. `wire` (HTTP/1.1 on raw streams) and `app` (Quart on Hyp
     settings  what a server may be told, checked
     signals   what signals ask of a server: SIGTERM and SIGINT to drain, a second one to drain at once, SIGHUP to
               read again
+    systemd   what systemd is told, if it is who started us
     tls       TLS for the listener: certificate files into contexts, handshakes within their time
     wire      the data plane: HTTP/1.1 exactly as architecture 5 says, on any byte stream
 """

@@ -44,6 +44,7 @@ from topics.server.listener import REFUSALS_MAX, Listener, ListenerOptions, bind
 from topics.server.runtime.log import log, take_over_libraries
 from topics.server.settings import ServerSettings
 from topics.server.signals import Stopping, watch_signals
+from topics.server.systemd import Notifier
 from topics.server.tls import server_context
 from topics.server.wire.patience import WireOptions
 from topics.store.opened import Opened, StoreOptions
@@ -152,11 +153,13 @@ class ServerRun:
         self._closing = trio.Event()
         self._ends_at = -math.inf
         self._started = time.monotonic()
+        self._systemd = Notifier(os.environ)
 
     async def run(self) -> None:
         """Until a signal, or an exception in storage."""
         async with trio.open_nursery() as supervisor:
             await supervisor.start(watch_signals, self.stopping, self.reload)
+            supervisor.start_soon(self._systemd.live)
             async with trio.open_nursery() as storage:
                 async with trio.open_nursery() as edge:
                     await edge.start(self.listener.run)
@@ -173,6 +176,13 @@ class ServerRun:
 
     def reload(self) -> None:
         """What a running server reads again: keys, the level of its log, certificates. Nothing wrong ends it."""
+        self._systemd.tell_reloading()
+        try:
+            self._reread()
+        finally:
+            self._systemd.tell("READY=1")
+
+    def _reread(self) -> None:
         self._reload_keys()
         try:
             found, changed = self._told.reread()
@@ -206,9 +216,12 @@ class ServerRun:
 
     # Beginning.
 
+    @property
+    def _url(self) -> str:
+        return self.settings.url(port_of(self.listener.listeners[0]))
+
     def _tell_listening(self) -> None:
-        settings = self.settings
-        url = settings.url(port_of(self.listener.listeners[0]))
+        url = self._url
         try:
             self._home.note_url(url)
         except OSError as error:
@@ -221,7 +234,7 @@ class ServerRun:
             url=url,
             pid=os.getpid(),
             version=topics.__version__,
-            switch_interval_us=settings.switch_interval_us,
+            switch_interval_us=self.settings.switch_interval_us,
         )
         if self.site.keys.is_on:
             log.info("auth.on", keys=len(self.site.keys))
@@ -246,10 +259,12 @@ class ServerRun:
         self.site.begin(self._runtime)
         self._told.storage(self._runtime)
         self._told.ready(port_of(self.listener.listeners[0]))
+        self._systemd.tell("READY=1", f"STATUS=serving {self._url}")
         self._tell_recovered(self._runtime.opened)
 
     def _tell_progress(self, share: float) -> None:
         self.site.progress = share
+        self._systemd.tell_progress(share)
 
     def _tell_recovered(self, opened: Opened) -> None:
         for cut in opened.cuts:
@@ -270,13 +285,13 @@ class ServerRun:
 
     async def _keep(self, opened: Opened, *, task_status: trio.TaskStatus[Runtime]) -> None:
         """Storage: from here until the edge is gone."""
-        threads = Threads(inline_bytes_max=self.settings.inline_write_bytes)
         metrics = self.site.metrics
         runtime = Runtime(
             opened,
             observe_sync=metrics.observe_sync,
             observe_delivery=metrics.observe_delivery,
-            threads=threads,
+            observe_turn=metrics.observe_turn,
+            threads=Threads(inline_bytes_max=self.settings.inline_write_bytes),
             log=log,
             ended="the server is shutting down; retry elsewhere or later",
         )
@@ -294,6 +309,7 @@ class ServerRun:
         self._ends_at = trio.current_time() + bound_s
         bound_s -= min(STORAGE_SHARE_S, bound_s / 5)
         self.site.draining = True
+        self._systemd.tell("STOPPING=1", "STATUS=draining")
         await self.listener.refuse_more()
         log.info("drain.begun", connections=self.listener.connections, bound_ms=self.settings.drain_ms)
         if self._runtime is not None:

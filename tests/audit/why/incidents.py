@@ -605,8 +605,8 @@ def lease_lost_with_the_process(s):
 
 @incident("q", 1)
 def nacked_with_a_delay(s):
-    s.queue()
-    s.put("q", 1)
+    s.queue(max_in_flight_per_key=1)
+    s.put("q", 1, key=[b"k"])
     s.settle(Nack, s.claim(), reason=b"no paper", delay_ms=5000)
 
 

@@ -189,3 +189,26 @@ def test_what_a_reader_has_not_got_is_told_in_ranges(call, tmp_path):
         (1, 2, "lost"), (3, 3, "lost"), (4, 4, "own_node"),
     ]  # fmt: skip
     assert call("why", "t", "1", "--to", "4", "--data", root).code == 2
+
+
+def test_a_server_tells_the_same(call, server):
+    with topics.Client(server.url) as client:
+        client.create("asked", cap_records=1)
+        for i in range(3):
+            client.topic("asked").put(i, node="me")
+    for arguments in (
+        ("asked", "2"),
+        ("asked", "--reader", "0"),
+        ("asked", "9"),
+        ("asked", "--reader", "0", "--node", "me"),
+    ):
+        by_files = call("why", *arguments, "--data", str(server.data))
+        by_server = call("why", *arguments, "--url", server.url)
+
+        assert (by_server.code, by_server.text) == (0, by_files.text)
+    (found,) = call("why", "asked", "2", "--json", "--url", server.url).lines
+    assert (found["now"]["state"], found["now"]["reason"]) == ("lost", "cap")
+    refused = call("why", "asked", "--job", "2", "--url", server.url)
+    assert (refused.code, "only a queue has jobs" in refused.err) == (1, True)
+    missing = call("why", "none", "2", "--url", server.url)
+    assert (missing.code, missing.err.count("\n"), "'none'" in missing.err) == (1, 1, True)

@@ -11,11 +11,13 @@ import trio.testing
 
 from tests.server.api.asking import Here, ask, fields_of
 from tests.server.wire.places import open_site
-from topics.embed.aio.hub import LOOK_EVERY, SLICE_S, Hub, Subscribers
+from topics.embed.aio.gauge import Gauge
+from topics.embed.aio.hub import BEHIND_SLICES, LOOK_EVERY, SLICE_S, Hub, Subscribers, now_us
 from topics.engine.commands import Append
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
 from topics.log.reads.waiting import News
+from topics.sched.governor import SAMPLE_US
 from topics.sched.ready import SLICE
 from topics.server.api.message import Head
 
@@ -98,11 +100,15 @@ async def test_of_very_many_followers_some_are_told_at_once_and_the_others_by_an
         await trio.testing.wait_all_tasks_blocked()
         assert [len(one.news) for one in many[:-1]] == [3] * SLICE + [2] * (2 * SLICE - 1)
         assert len({one.news[-1] for one in many[:-1]}) == 1
+        hub.tell({"a": News.RECORDS})
+        hub.tell({"a": News.FLOORS})
+        await trio.testing.wait_all_tasks_blocked()
+        assert len({one.news[-1] for one in many[:-1]}) == 2
         nursery.cancel_scope.cancel()
 
 
 class Telling:
-    """A hub with its task, on a clock that stands still; `order`: who was told, by name, one for each slice of a topic."""
+    """A hub with its task, on a clock that stands still. `order`: of whom a slice was told, by name."""
 
     def __init__(self, **priorities):
         self.hub = Hub(priorities.get)
@@ -235,6 +241,86 @@ async def test_who_has_left_is_not_told_when_his_turn_comes(mock_clock):
 
         assert await made.rest() == "a"
         assert (made.counts["a"], len(made.hub.ready)) == (SLICE, 0)
+
+
+def press(governor):
+    """Have it see nothing but trouble for two seconds."""
+    for n in range(20):
+        governor.waited(10**6)
+        governor.sample(n * SAMPLE_US, ready=SLICE, oldest_us=0, busy=1.0)
+
+
+@pytest.mark.rule("S10.9")
+async def test_under_pressure_news_of_a_topic_waits_for_more_and_is_told_as_one(autojump_clock):
+    hub, one = Hub(), Follows("a")
+    hub.follow(one)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hub.run)
+        hub.tell({"a": News.RECORDS})
+        assert len(one.news) == 1
+        press(hub.governor)
+        for _ in range(3):
+            hub.tell({"a": News.RECORDS})
+            await trio.sleep(0.006)
+        await trio.sleep(0.0015)
+        assert len(one.news) == 1
+        await trio.sleep(0.001)
+        assert len(one.news) == 2  # 20 ms since the first of them
+        await trio.sleep(0.1)
+        assert len(one.news) == 2
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.rule("S10.11")
+async def test_topics_below_0_are_told_nothing_while_they_are_held_and_polls_are_answered(autojump_clock):
+    priorities = {"below": -1, "zero": 0}
+    hub, below, zero = Hub(priorities.get), Follows("below"), Follows("zero")
+    hub.follow(below)
+    hub.follow(zero)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hub.run)
+        hub.tell({"below": News.RECORDS})
+        press(hub.governor)
+        assert hub.governor.is_holding
+        hub.judge(2 * 10**6, busy=1.0)
+        nursery.start_soon(hub.wait, "below")
+        await trio.testing.wait_all_tasks_blocked()
+        hub.tell({"below": News.RECORDS, "zero": News.RECORDS})
+        assert hub.readers == 1
+        await trio.sleep(1)
+        assert (len(below.news), len(zero.news), hub.readers, hub.ready.held) == (1, 1, 0, 1)
+
+        for _ in range(30):  # nothing waits any more
+            hub.judge(now_us(), busy=0.0)
+        assert not hub.governor.is_holding
+        await trio.sleep(1)
+        assert (len(below.news), hub.ready.held) == (2, 0)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.rule("S10.8")
+async def test_pressure_is_looked_at_only_while_the_hub_is_behind(autojump_clock):
+    hub, looks = Hub(), []
+    judge = hub.judge
+    hub.judge = lambda at_us, busy: looks.append(at_us) or judge(at_us, busy)
+    for _ in range((BEHIND_SLICES + 2) * SLICE):
+        hub.follow(Follows("a"))
+    hub.follow(Follows("b"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hub.run)
+        nursery.start_soon(Gauge(hub).run)
+        await trio.sleep(10)
+        for _ in range(3 * SLICE):
+            hub.tell({"b": News.RECORDS})
+        await trio.sleep(10)
+        assert looks == []
+
+        hub.tell({"a": News.RECORDS})
+        await trio.sleep(60)
+
+        assert 1 <= len(looks) < 30
+        assert hub.governor.is_at_rest
+        nursery.cancel_scope.cancel()
 
 
 async def test_what_is_asked_for_under_one_key_is_found_once():

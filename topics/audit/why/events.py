@@ -93,7 +93,8 @@ class _Story:
                     file=None if at is None else at.path, offset=None if at is None else at.item.offset,
                 )
             )  # fmt: skip
-        return sorted(self._events, key=lambda event: event.ts)  # a stable one: a sync is told of ahead
+        # A sync is told of with the put; of one ms, it comes behind what else happened in it.
+        return sorted(self._events, key=lambda event: (event.ts, event.event == "synced"))
 
     def _put(self, at: At, run: Run) -> None:
         self._tag = b"" if run.tags is None else run.tags[self._seq - run.seq_start]

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import attrs
+
 from topics.audit.why.folding import End
 from topics.audit.why.values import Part, Standing, Told
-from topics.audit.why.waiting import waits_of
 from topics.engine.moving.letters import move_id
+from topics.kernel.config import Durability, TopicType
 from topics.log.index import TIMED
 from topics.log.jobs.transitions import JobState
 from topics.log.past import LOST, DeathCause
@@ -26,10 +28,36 @@ class Reader(NamedTuple):
     match: Match | None = None
 
 
+@attrs.frozen(kw_only=True)
+class Live:
+    """How one seq stands in a topic at a moment, and what of the topic goes with that. `told`: None above the head."""
+
+    topic_id: int
+    epoch: int
+    type: TopicType
+    durability: Durability
+    head_seq: int
+    now: Standing
+    told: Told | None
+
+
+def live_of(topic: Topic, seq: int, now_ms: int, end: End | None = None) -> Live:
+    """`end`: as for `standing`. It costs little, whatever the topic holds: what a job waits for is `waits_of`."""
+    return Live(
+        topic_id=topic.topic_id,
+        epoch=topic.epoch,
+        type=topic.config.type,
+        durability=topic.config.durability,
+        head_seq=topic.head_seq,
+        now=standing(topic, seq, now_ms, end),
+        told=told_of(topic, seq, now_ms) if seq <= topic.head_seq else None,
+    )
+
+
 def standing(topic: Topic, seq: int, now_ms: int, end: End | None) -> Standing:
     """How it stands. `end`: what the log says ended it, if that is known."""
     if topic.index.is_live(seq) and not _is_over(topic, seq, now_ms):
-        return _live(topic, seq, now_ms)
+        return _live(topic, seq)
     if seq > topic.head_seq:
         return Standing(state="unborn")
     if end is not None:
@@ -139,7 +167,7 @@ def _is_expired(topic: Topic, seq: int) -> bool:
     return bool(index.flags[index.position(seq)] & DeathCause.EXPIRED)
 
 
-def _live(topic: Topic, seq: int, now_ms: int) -> Standing:
+def _live(topic: Topic, seq: int) -> Standing:
     index = topic.index
     at = index.position(seq)
     expires_at = (index.expires[at] or None) if index.expires is not None else None
@@ -159,7 +187,6 @@ def _live(topic: Topic, seq: int, now_ms: int) -> Standing:
         reason=_text(jobs.reason(seq)) or None,
         dest=None if move is None else move.dest,
         expires_at=expires_at,
-        waits=waits_of(topic, seq, now_ms),
     )
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 import msgspec
 
-from topics.audit.why.kept_log import FIRST_FRAME, KeptLog
+from topics.audit.why.kept_log import FIRST_FRAME, Budget, KeptLog
 from topics.codec.log.control import TopicCreate
 from topics.engine.apply import Catalog
 from topics.engine.image import LogPlace, Snapshot
 from topics.engine.recovery.recover import ShardKey
-from topics.host.checkpoint.snapshots import find_snapshots, read_snapshot
+from topics.host.checkpoint.snapshots import find_snapshots, read_snapshot, snapshot_path
 from topics.host.directory.loading import snapshot_state
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -32,10 +32,12 @@ class Start:
     unsure: Mapping[SegmentId, Sequence[int]]
 
 
-def read_snapshots(disk: Disk) -> list[Snapshot]:
-    """The intact ones, the newest first."""
+def read_snapshots(disk: Disk, budget: Budget) -> list[Snapshot]:
+    """The intact ones, the newest first, as far as the budget goes."""
     found = []
     for number in reversed(find_snapshots(disk)):
+        if not budget.takes(disk.size(snapshot_path(number)) or 0):
+            break
         try:
             found.append(read_snapshot(disk, number))
         except Corrupt:

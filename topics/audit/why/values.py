@@ -98,8 +98,8 @@ class Told(_Told, frozen=True, kw_only=True, omit_defaults=True):
 
 class LogTold(_Told, frozen=True, kw_only=True):
     """What the answer stands on. `folded_from`: `creation`, or `snapshot` (of `since_ts`): what ended behind that is
-    told by the write that ended it; `nothing`: no fold was possible. `is_whole`: all of the topic's log was looked at.
-    `bytes_read` of the log, and `bytes_left`, which were there and not looked at.
+    told by the frame that ended it; `nothing`: what was looked at is too little for a fold. `is_whole`: all of the
+    topic's log was looked at. `bytes_read` of snapshots and log, and `bytes_left`, which were there and not looked at.
     """
 
     folded_from: str

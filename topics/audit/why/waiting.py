@@ -5,10 +5,18 @@ The rules are those of `engine.queue`; what only a server knows, who asks for jo
 
 from __future__ import annotations
 
+from array import array
+from operator import and_
+from typing import Final
+
 from topics.audit.why.values import Wait
+from topics.log.index import IS_LIVE
 from topics.log.jobs.jobs import Jobs
 from topics.log.jobs.transitions import JobState
 from topics.log.topic import Topic
+
+_PRIORITY_BYTE: Final = 7 if array("Q", (1,)).tobytes()[0] else 0  # of `pack_job`
+_PRIORITY_OF: Final = bytes(max(high - 1, 0) for high in range(256))  # absent is 0
 
 
 def waits_of(topic: Topic, seq: int, now_ms: int) -> list[Wait]:
@@ -40,7 +48,8 @@ def _bounds(topic: Topic, jobs: Jobs, seq: int, now_ms: int) -> list[Wait]:
     if config.max_in_flight_per_key and key:
         taken = jobs.key_leases.get(key, 0)
         if config.max_in_flight_per_key == 1:
-            taken += jobs.key_rests.get(key, 0)
+            rests = jobs.state(seq) is JobState.DELAYED and jobs.rows.deliveries[jobs.row(seq)] > 0
+            taken += jobs.key_rests.get(key, 0) - rests  # it does not wait for itself
         if taken >= config.max_in_flight_per_key:
             found.append(Wait(on="key", key=index.keys.name(key).decode("utf-8", "backslashreplace")))
     if config.max_in_flight and jobs.counts[JobState.IN_FLIGHT] >= config.max_in_flight:
@@ -52,16 +61,27 @@ def _bounds(topic: Topic, jobs: Jobs, seq: int, now_ms: int) -> list[Wait]:
 
 
 def _ahead(topic: Topic, jobs: Jobs, seq: int) -> int:
-    """How many ready jobs come first: of a higher priority, or of the same and handed out before or of a lower seq."""
-    index = topic.index
-    own = _rank(jobs, seq)
-    others = (index.seq_at(at) for at in range(index.start, index.stop))
-    return sum(
-        index.is_live(other) and jobs.state(other) is JobState.READY and _rank(jobs, other) < own
-        for other in others
-    )
+    """How many ready jobs come first: of a higher priority, or of the same and handed out before or of a lower seq.
 
-
-def _rank(jobs: Jobs, seq: int) -> tuple[int, bool, int]:
-    row = jobs.row(seq)
-    return -jobs.priority(seq), not (row and jobs.rows.deliveries[row]), seq
+    By columns: there may be a million.
+    """
+    index, rows = topic.index, jobs.rows
+    own, at = jobs.priority(seq), index.position(seq) - index.start
+    ready = bytearray(index.flags[index.start : index.stop].translate(IS_LIVE))
+    back = bytearray(len(ready))
+    for row, other in enumerate(rows.seqs):
+        if other and rows.state[row] != JobState.READY:
+            ready[index.position(other) - index.start] = 0
+        elif other and rows.deliveries[row]:
+            back[index.position(other) - index.start] = 1
+    priorities = bytes(len(ready))
+    if index.jobs is not None:
+        priorities = index.jobs[index.start : index.stop].tobytes()[_PRIORITY_BYTE::8].translate(_PRIORITY_OF)
+    higher = priorities.translate(bytes(value > own for value in range(256)))
+    same = bytearray(map(and_, ready, priorities.translate(bytes(value == own for value in range(256)))))
+    ahead: int = sum(map(and_, ready, higher))
+    if back[at]:
+        ahead += sum(map(and_, same[:at], back[:at]))
+    else:
+        ahead += sum(same[:at]) + sum(map(and_, same[at:], back[at:]))
+    return ahead

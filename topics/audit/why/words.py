@@ -254,6 +254,8 @@ def _limits(found: Why, when: When) -> Iterator[str]:
     shows_end = any(event.event in ("evicted", *_GONE) for event in found.events)
     if log.is_whole or found.now.state in ("unborn", "unknown"):
         return
+    if log.bytes_left:
+        return
     if found.now.state in _GONE and not shows_end:
         yield _removed(log, when)
     elif not shows_put:

@@ -1,7 +1,7 @@
 """How busy the loop is, looked at while topics wait for their turn (semantics 10, decision 99).
 
-While none does, nothing is measured and no timer runs. The loop is idle where it waits for I/O, which Trio tells whoever
-asks for it, twice a pass: that is asked for only while it matters.
+While none does, nothing is measured and no timer runs. The loop is idle where it waits for I/O, which Trio tells
+whoever asks for it, twice a pass: that is asked for only while it matters.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class IdleTime(trio.abc.Instrument):
         self.total_s = 0.0
         self._since = trio.current_time()
 
-    def before_io_wait(self, timeout: float) -> None:
+    def before_io_wait(self, timeout: float) -> None:  # noqa: ARG002 -- Trio's name
         self._since = trio.current_time()
 
-    def after_io_wait(self, timeout: float) -> None:
+    def after_io_wait(self, timeout: float) -> None:  # noqa: ARG002 -- Trio's name
         self.total_s += trio.current_time() - self._since

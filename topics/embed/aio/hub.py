@@ -95,7 +95,7 @@ class Subscribers:
 
 
 class Dirty:
-    """A topic with news that its followers are not told yet: `kinds` of it. Its news is told in a go: `followers`, of whom
+    """A topic with news that its followers are not told yet: `kinds` of it. It is told in a go: to `followers`, of whom
     it is the turn of the one at `at`; None before the first turn. What comes meanwhile is for those, too, who were told
     already: `again`, to those before `told_before`.
     """
@@ -133,7 +133,7 @@ class Dirty:
 class Hub:
     """Who waits for which topic. The engine's news come in, waiting tasks go on. `told`: how often there was any.
 
-    `priority_of`: of a topic, without age. `observe`: is told how long each dirty topic waited for its turn, in seconds.
+    `priority_of`: of a topic, without age. `observe`: is told how long each dirty topic waited for its turn, in s.
     """
 
     def __init__(

@@ -38,7 +38,8 @@ from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.system.compress import compress_records
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
-from topics.kernel.limits import DEADLINE_LOOK_MS
+from topics.kernel.limits import DEADLINE_LOOK_MS, INGEST_WAITING_MAX
+from topics.sched.governor import RETRY_AFTER_MS
 from topics.store.damages import found_since
 from topics.store.opened import Opened
 from topics.store.writer import NOTHING_TOOK, BatchTiming
@@ -77,7 +78,16 @@ class Runtime:
         self.claims = Claims(self)
         observe = observe_sync or _nobody
         self.shards = [
-            ShardTask(self.engine, writer, self._after_call, observe, self.threads, log, self.claims.propose)
+            ShardTask(
+                self.engine,
+                writer,
+                self._after_call,
+                observe,
+                self.threads,
+                log,
+                self.claims.propose,
+                self.hub.governor,
+            )
             for writer in opened.writers
         ]
         self.compactor: CompactorTask | None = None
@@ -137,6 +147,20 @@ class Runtime:
     def check_open(self) -> None:
         if self.closing:
             raise Rejected(Code.SHUTTING_DOWN, self._ended)
+
+    def check_pressure(self, topic: str) -> None:
+        """Raises `Rejected(throttled)` if a write from outside is not to be proposed now (semantics 10)."""
+        if not self.hub.governor.refuses:
+            return
+        found = self.engine.catalog.find(topic)
+        shard = 0 if found is None else self.engine.shard_of(found.topic_id)
+        waiting = sum(1 for _ in self.engine.waiting(shard))
+        if waiting >= INGEST_WAITING_MAX:
+            raise Rejected(
+                Code.THROTTLED,
+                f"topic {topic!r}: the server is too busy, and {waiting} writes wait on its shard; try again later",
+                retry_after_ms=RETRY_AFTER_MS,
+            )
 
     # Writing.
 

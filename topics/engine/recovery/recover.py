@@ -27,6 +27,7 @@ from topics.codec.log.control import (
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import FRAME_OVERHEAD, FrameType
 from topics.codec.log.leases import LeaseEvent, Purged
+from topics.codec.log.routers import RouterCreate
 from topics.engine.apply import Catalog, apply
 from topics.engine.recovery.judge import Item, LogState, Verdict
 from topics.log import fold
@@ -168,12 +169,20 @@ class Folding:
             if not _fits(topic, item):
                 return
         elif not self._was_created(item.topic_id):
-            if item.topic_id not in self.missing:
-                why = f"of topic id {item.topic_id}, whose creation is not in the log, from here on"
-                self.damages.append(DamageReport(file=file, offset=item.offset, why=why))
-            self.missing.add(item.topic_id)
+            self._miss(item.topic_id, item, file)
             return
+        if isinstance(item, Control) and isinstance(item.payload, RouterCreate):
+            if not self._was_created(item.payload.dest_id):
+                self._miss(item.payload.dest_id, item, file)
+                return
         apply(self.catalog, item, file)
+
+    def _miss(self, topic_id: int, item: Item, file: WalFileId) -> None:
+        """The creation of a topic that this item is of is not there: said once."""
+        if topic_id not in self.missing:
+            why = f"of topic id {topic_id}, whose creation is not in the log, from here on"
+            self.damages.append(DamageReport(file=file, offset=item.offset, why=why))
+        self.missing.add(topic_id)
 
     def _was_created(self, topic_id: int) -> bool:
         return topic_id < self.known or topic_id in self.created

@@ -60,6 +60,8 @@ def contradictions(image: TopicImage) -> Iterator[str]:
     yield from _segments(image.segments, stored)
     if (what := contradiction_of(image.schedules)) is not None:
         yield f"schedules: {what}"
+    if any(one[0] >= other[0] for one, other in pairwise(image.inbound)):
+        yield "inbound: the ids of routers do not ascend"
     for slots in image.slots:
         yield from _slots(slots)
     yield from _regions(image)

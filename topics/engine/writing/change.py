@@ -1,4 +1,4 @@
-"""Proposing everything but a write: put and delete a topic, delete records, let time pass, sync.
+"""Proposing everything but a write: change and delete a topic, delete records, let time pass, sync.
 
 Changes of a topic are barriers: they wait until the topic's frames in flight are applied, and later commands of that
 topic wait behind them, in order (architecture 3.3).
@@ -17,10 +17,10 @@ from topics.codec.log.control import (
     Delete,
     EvictWatermark,
     Payload,
-    TopicCreate,
     TopicDelete,
 )
 from topics.codec.log.leases import LeaseEvent
+from topics.engine.apply import Catalog
 from topics.engine.batch import Entry
 from topics.engine.commands import DEFAULT_CONFIG, DeleteRecords, DeleteTopic, PutMode, PutTopic, Retire, Sync
 from topics.engine.lane import Lane
@@ -29,52 +29,14 @@ from topics.engine.replies import RecordsDeleted, Retired, Synced, TopicDeleted,
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
 from topics.engine.writing.admit import check_new_config
-from topics.kernel.config import Durability, TopicConfig
+from topics.engine.writing.creating import propose_create, topic_put
+from topics.kernel.config import Durability
 from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.limits import CEILING_STEP_FIRST
 from topics.log import retention
 from topics.log.reads.waiting import News
 from topics.log.topic import Topic
 
 E = TypeVar("E", bound=Entry)
-
-
-def propose_create(
-    state: EngineState, name: str, config: TopicConfig, ticket: Ticket | None, now_ms: int
-) -> Lane:
-    """Create a name: a synced frame on shard 0 before anything else of the topic (storage 3). Before it goes the topic
-    for its dead letters, if that is missing.
-
-    `ticket` is answered when the topic stands; None if the command goes on afterwards (a write that creates).
-    """
-    check_dead_letter(state, name, config)
-    letters = made_with(state, config)
-    wanted = [(name, config, ticket)] if letters is None else [(*letters, None), (name, config, ticket)]
-    state.check_writable(0)
-    limit = state.limits.topics
-    if limit and len(state.lanes) + len(wanted) > limit:
-        raise Rejected(Code.THROTTLED, f"the store has its {limit} topics", limit="topics", max=limit)
-    entries = []
-    for topic_id, (each, its_config, its_ticket) in enumerate(wanted, state.next_topic_id):
-        epoch = state.catalog.epochs.get(each, 0) + 1
-        payload = TopicCreate(each, epoch, its_config.echo(), CEILING_STEP_FIRST)
-        lane = state.new_lane(each, topic_id)
-        entries.append(_Creation.of(lane, [payload], now_ms, staged=True, must_sync=True, ticket=its_ticket))
-    state.check_space(0, sum(entry.size for entry in entries), keep_reserve=True)
-    for entry in entries:
-        state.next_topic_id += 1
-        state.add_lane(entry.lane)
-        state.enqueue(0, entry)
-    return entries[-1].lane
-
-
-class _Creation(Entry, eq=False, kw_only=True):
-    """A topic that comes to stand."""
-
-    lane: Lane
-
-    def reply(self) -> TopicPut:
-        return _put(self.lane, created=True)
 
 
 def check_put(_: EngineState, lane: Lane | None, ticket: Ticket) -> None:
@@ -119,6 +81,9 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
     if lane.in_flight:
         state.park(lane, ticket)
         return
+    if state.routing is not None:  # whether it has a router, is known then
+        state.ride(ticket, [state.routing])
+        return
     crosses = (new.durability is Durability.EPHEMERAL) is not (old.durability is Durability.EPHEMERAL)
     if crosses and (topic.index.live_count or topic.schedules):
         raise Rejected(
@@ -127,6 +92,14 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
             "has neither",
             topic=topic.name,
             reason="durability",
+        )
+    if crosses and (routers := state.catalog.routers.touching(topic.topic_id)):
+        raise Rejected(
+            Code.TOPIC_EXISTS_INCOMPATIBLE,
+            f"topic {topic.name!r} has {len(routers)} routers, and a router's topics are kept: delete them first,"
+            " or leave the topic as it is",
+            topic=topic.name,
+            reason="router_ephemeral",
         )
     state.check_writable(lane.shard, lane)
     if (new.dead_letter, new.durability) != (old.dead_letter, old.durability):
@@ -168,12 +141,7 @@ class _ConfigChange(Barrier, eq=False, kw_only=True):
         return News.FLOORS
 
     def reply(self) -> TopicPut:
-        return _put(self.lane, created=False)
-
-
-def _put(lane: Lane, *, created: bool) -> TopicPut:
-    assert lane.topic is not None
-    return TopicPut(topic=lane.name, created=created, config=lane.topic.config)
+        return topic_put(self.lane, created=False)
 
 
 def _exists_otherwise(name: str, there: Mapping[str, Any], asked: Mapping[str, Any]) -> Rejected:
@@ -217,17 +185,26 @@ def propose_delete_topic(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
             count=topic.index.live_count,
         )
     state.check_writable(0, lane)
-    enqueue_barrier(state, _TopicDeletion, lane, ticket, [TopicDelete()], now_ms, shard=0)
+    entry = enqueue_barrier(state, _TopicDeletion, lane, ticket, [TopicDelete()], now_ms, shard=0)
+    entry.catalog = state.catalog
 
 
 class _TopicDeletion(Barrier, eq=False, kw_only=True):
-    """A topic that goes."""
+    """A topic that goes, with the routers that touch it."""
+
+    catalog: Catalog | None = None
+    routers: Sequence[tuple[str, str]] = ()
+
+    def release(self) -> None:
+        super().release()
+        assert self.catalog is not None
+        self.routers = self.catalog.unrouted
 
     def news(self) -> News:
         return News.GONE
 
     def reply(self) -> TopicDeleted:
-        return TopicDeleted(topic=self.lane.name, deleted=True)
+        return TopicDeleted(topic=self.lane.name, deleted=True, routers=self.routers)
 
 
 def delete_absent(state: EngineState, ticket: Ticket, _now_ms: int) -> None:
