@@ -290,6 +290,7 @@ def test_the_other_views_have_what_they_are_of(browser: Browser, url: str) -> No
         expect(page.get_by_role("row").filter(has_text="nightly")).to_contain_text("0 3 * * * Europe/Berlin")
         go(page, "#/node")
         until(page, "Nothing is known to be damaged.")
+        until(page, "signals scheduling_latency_ms")
         expect(page.get_by_role("region", name="Shards of the log")).to_contain_text("written")
         go(page, "#/no-such-view")
         until(page, "Topics")
