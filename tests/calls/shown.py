@@ -13,6 +13,7 @@ NOT_COMPARED = {
     "ts",
     "last_write_ts",
     "last_read_ts",
+    "effective_priority",
     "expires_at",
     "durable_seq",
     "deadline",

@@ -23,6 +23,7 @@ TIMES = {
     "$ts",
     "last_write_ts",
     "last_read_ts",
+    "effective_priority",
     "updated_ts",
     "deadline",
     "ready_at",

@@ -17,12 +17,14 @@ from topics.codec.log.schedules import Schedule
 from topics.engine.commands import (
     Ack,
     Claim,
+    DeleteRouter,
     DeleteSchedule,
     Extend,
     Nack,
     Pause,
     Purge,
     PutConsumer,
+    PutRouter,
     PutSchedule,
 )
 from topics.engine.recovery.judge import look
@@ -94,6 +96,9 @@ def work_on_a_queue(scene):
     scene.run(Ack(**of_w, seqs=[3]))
     scene.run(PutSchedule(topic="q", schedule=Schedule(id=0, name="s", every_ms=86_400_000, data=b"1")))
     scene.run(DeleteSchedule(topic="q", schedule="s"))
+    for router in ("r", "s"):
+        scene.run(PutRouter(router=router, source="q", dest="copies"))
+    scene.run(DeleteRouter(router="s"))
     scene.run(PutConsumer(topic="q", consumer="c", from_seq=2))
     for paused in (True, False):
         scene.run(Pause(topic="q", paused=paused))

@@ -202,6 +202,7 @@ OTHERS = [
     (b"POST", b"/v0/admin/checkpoint", None),
     get(b"/v0/admin/checkpoint"),
     get(b"/v0/admin/backup"),
+    get(b"/v0/admin/pressure"),
     (b"GET", b"/v0/health", b"ignored"),
     (b"OPTIONS", T, None),
     (b"BREW", T, None),

@@ -56,17 +56,21 @@ class TopicSummary:
     type: str
     head_seq: int
     earliest_seq: int
+    evict_floor: int
     count: int
     bytes: int
     durability: str
     durable: bool
+    effective_priority: int = 0  # of a server that does not tell
 
 
 def summary_of(state: TopicState) -> TopicSummary:
     """Its row."""
     return TopicSummary(
         topic=state.topic, type=state.type, head_seq=state.head_seq, earliest_seq=state.earliest_seq,
-        count=state.count, bytes=state.bytes, durability=state.config.durability.value, durable=state.config.durable,
+        evict_floor=state.evict_floor, count=state.count, bytes=state.bytes, durability=state.config.durability.value,
+        durable=state.config.durable,
+        effective_priority=state.effective_priority,
     )  # fmt: skip
 
 
@@ -159,6 +163,7 @@ class _State(msgspec.Struct):
     count: int
     bytes: int
     config: dict[str, Any]
+    effective_priority: int = 0
     last_write_ts: int | None = None
     last_read_ts: int | None = None
     queue: QueueState | None = None

@@ -20,7 +20,7 @@ from topics.codec.log.control import CheckpointMark
 from topics.codec.segments.segment import END_SIZE
 from topics.engine.batch import Entry
 from topics.engine.commands import Checkpointed
-from topics.engine.image import StateImage
+from topics.engine.image import StateImage, image_of
 from topics.engine.lane import Lane
 from topics.engine.replies import Absorbed
 from topics.engine.state import EngineState
@@ -145,6 +145,7 @@ class Checkpoints:
             next_topic_id=catalog.next_topic_id,
             epochs=sorted(catalog.epochs.items()),
             topics=[take_image(topic) for _, topic in sorted(catalog.topics.items())],
+            routers=image_of(catalog.routers.values()),
         )
 
     # One topic.

@@ -10,6 +10,7 @@ import attrs
 import msgspec
 
 from topics.codec.log.control import CheckpointMark
+from topics.codec.log.routers import AT_LEAST_ONCE
 from topics.codec.log.schedules import Schedule
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, given_fields, parse_config
@@ -241,8 +242,32 @@ class DeleteSchedule:
     schedule: str
 
 
+@attrs.frozen(kw_only=True)
+class PutRouter:
+    """Have what comes into `source` copied into `dest`, or change how. Topics that are not there are made, `dest` only
+    if `create_dest`. `filter`: only records that it accepts.
+    """
+
+    router: str
+    source: str
+    dest: str
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    create_dest: bool = True
+    filter: Match | None = None
+    allow_cycle: bool = False
+    guarantee: str = AT_LEAST_ONCE
+
+
+@attrs.frozen(kw_only=True)
+class DeleteRouter:
+    """End a router."""
+
+    router: str
+
+
 Command = (
     Append | PutTopic | DeleteTopic | DeleteRecords | Retire | Sync | Checkpointed | Claim | Ack | Nack | Extend
     | Release | GiveUp | Pause | Purge | Redrive | PutConsumer | CommitConsumer | DeleteConsumer
-    | PutSchedule | DeleteSchedule
+    | PutSchedule | DeleteSchedule | PutRouter | DeleteRouter
 )  # fmt: skip

@@ -26,6 +26,7 @@ from topics.engine.queue.claim import serve
 from topics.engine.queue.control import JobView, QueueFigures, peek, queue_figures, queue_state
 from topics.engine.recovery import restart
 from topics.engine.replies import TopicState
+from topics.engine.routers.looking import RouterDesk
 from topics.engine.schedules.firing import arm_all
 from topics.engine.schedules.looking import ScheduleDesk
 from topics.engine.state import Effects, EngineState
@@ -72,6 +73,7 @@ class Engine:
         self._checking = checking
         self.moves = Moves(self._state, self._settle)
         self.schedules = ScheduleDesk(self._state)
+        self.routers = RouterDesk(self._state)
         self.checkpoints = Checkpoints(self._state, rules or SegmentRules())
 
     @property
@@ -281,9 +283,10 @@ class Engine:
     def topic_state(self, name: str, *, touch: bool = False) -> TopicState:
         """The state of a topic as published. Raises `Rejected`: topic_not_found."""
         lane, topic = self._state.topic(name)
+        now_ms = self._state.time.read()
         if touch:
-            lane.last_read_ms = self._state.time.read()
-        return lane.topic_state(queue_state(lane, topic, self._state.time.read()))
+            lane.last_read_ms = now_ms
+        return lane.topic_state(queue_state(lane, topic, now_ms), now_ms)
 
     def peek(self, name: str, wanted: JobState | Sequence[int], limit: int) -> Sequence[JobView]:
         """Jobs of a queue, by state or seq (`queue.control.peek`). Raises `Rejected`: topic_not_found, not_a_queue."""

@@ -15,6 +15,7 @@ from topics.kernel.config import Durability
 from topics.kernel.errors import Fatal
 from topics.kernel.limits import CEILING_STEP_FIRST, CEILING_STEP_MAX
 from topics.log.topic import Topic
+from topics.sched.priority import priority_of
 
 
 class Lane:
@@ -115,7 +116,7 @@ class Lane:
         self.ceiling = self.ceiling_asked = self.next_seq - 1
         self.ceiling_step = CEILING_STEP_FIRST
 
-    def topic_state(self, queue: QueueState | None) -> TopicState:
+    def topic_state(self, queue: QueueState | None, now_ms: int) -> TopicState:
         """What the topic is now, as published. `queue`: of a queue, how its jobs stand."""
         topic = self.topic
         assert topic is not None
@@ -123,8 +124,9 @@ class Lane:
             topic=self.name, type=topic.config.type.value, epoch=topic.epoch, head_seq=topic.head_seq,
             durable_seq=self.durable_seq, earliest_seq=topic.earliest_seq, evict_floor=topic.evict_floor,
             next_seq=topic.head_seq + 1, count=topic.index.live_count, bytes=topic.index.live_bytes,
-            config=topic.config, last_write_ts=topic.last_write_ts or None, last_read_ts=self.last_read_ms or None,
-            queue=queue,
+            config=topic.config,
+            effective_priority=priority_of(topic.config, read_ms=self.last_read_ms, now_ms=now_ms),
+            last_write_ts=topic.last_write_ts or None, last_read_ts=self.last_read_ms or None, queue=queue,
         )  # fmt: skip
 
     def reservations(self) -> dict[str, int]:

@@ -11,6 +11,7 @@ import msgspec
 from topics.codec.log.control import CheckpointMark
 from topics.codec.log.schedules import Schedule
 from topics.kernel.config import TopicConfig
+from topics.log.routers import Router
 
 
 class Appended(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,8 +42,11 @@ class TopicPut:
 
 @attrs.frozen(kw_only=True)
 class TopicDeleted:
+    """`routers`: the names of those that went with it, each with that of the other topic that it joined."""
+
     topic: str
     deleted: bool
+    routers: Sequence[tuple[str, str]] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +72,7 @@ class QueueState:
 
 @attrs.frozen(kw_only=True)
 class TopicState:
-    """What a topic is now (http-api 3). ts are None if never."""
+    """What a topic is now (http-api 3). ts are None if never. `effective_priority`: on Trio, with what waiting adds."""
 
     topic: str
     type: str
@@ -81,6 +85,7 @@ class TopicState:
     count: int
     bytes: int
     config: TopicConfig
+    effective_priority: int
     last_write_ts: int | None
     last_read_ts: int | None
     queue: QueueState | None = None
@@ -211,8 +216,32 @@ class ScheduleDeleted:
     deleted: bool
 
 
+@attrs.frozen(kw_only=True)
+class RouterState:
+    """A router as it is. `cursor`: the last seq of the source that it has dealt with; `lag` seqs are above that."""
+
+    source: str
+    dest: str
+    definition: Router
+    cursor: int
+    lag: int
+    forwarded_total: int
+
+
+@attrs.frozen(kw_only=True)
+class RouterPut:
+    created: bool
+    router: RouterState
+
+
+@attrs.frozen(kw_only=True)
+class RouterDeleted:
+    router: str
+    deleted: bool
+
+
 Reply = (
     Appended | TopicPut | TopicDeleted | RecordsDeleted | Retired | Synced | Absorbed | JobsClaimed | JobsSettled
     | QueuePaused | QueuePurged | Redriven | ConsumerPut | ConsumerCommitted | ConsumerDeleted
-    | SchedulePut | ScheduleDeleted
+    | SchedulePut | ScheduleDeleted | RouterPut | RouterDeleted
 )  # fmt: skip

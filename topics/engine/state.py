@@ -13,7 +13,7 @@ import msgspec
 
 from topics.engine.apply import Catalog, apply
 from topics.engine.batch import Entry, Shard, Shortage
-from topics.engine.commands import Checkpointed, Sync
+from topics.engine.commands import Checkpointed, Claim, Sync
 from topics.engine.deadlines.timers import FIRE, OF_TOPICS, REST, RETIRE, SYNC, Timers
 from topics.engine.lane import Lane
 from topics.engine.moving.orders import MoveOrder, MovesInto
@@ -71,8 +71,8 @@ class EngineState:
 
     __slots__ = (
         "alarms", "by_time", "by_timer", "calendar", "catalog", "effects", "lanes", "lanes_by_name", "lease_nonce",
-        "limits", "moves", "next_lease", "next_topic_id", "orders", "putting", "ready", "rides", "shards", "time",
-        "to_serve", "total",
+        "limits", "moves", "next_lease", "next_topic_id", "orders", "putting", "ready", "rides", "routing", "shards",
+        "time", "to_serve", "total",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +101,7 @@ class EngineState:
         self.calendar = calendar
         self.alarms: dict[int, Alarm] = {}  # by the id of a schedule
         self.putting: dict[str, Ticket] = {}  # by the name of a schedule that is on its way
+        self.routing: Ticket | None = None  # the change of a router that is on its way
         for topic in catalog.topics.values():
             lane = self.new_lane(topic.name, topic.topic_id)
             self.add_lane(lane)
@@ -206,6 +207,7 @@ class EngineState:
             )
         ticket.move(Stage.WAITING)
         lane.parked.append(ticket)
+        ticket.line = lane.parked
 
     def ride(self, ticket: Ticket, others: list[Ticket], answer: Entry | None = None) -> None:
         """Await the end of every one of these tickets, then answer by the entry, or be proposed again."""
@@ -232,11 +234,12 @@ class EngineState:
         assert ticket not in self.rides
         assert not isinstance(ticket.command, (Sync, Checkpointed))
         ticket.move(Stage.WITHDRAWN)
-        lane = self.lanes_by_name.get(ticket.command.topic)
-        if lane is not None and ticket in lane.parked:
-            lane.parked.remove(ticket)
-        elif lane is not None and lane.queue is not None:
-            lane.queue.claimers.pop(ticket, None)
+        if ticket.line is not None and ticket in ticket.line:
+            ticket.line.remove(ticket)
+        elif isinstance(ticket.command, Claim):
+            lane = self.lanes_by_name.get(ticket.command.topic)
+            if lane is not None and lane.queue is not None:
+                lane.queue.claimers.pop(ticket, None)
 
     def finish(self, ticket: Ticket, reply: Reply) -> None:
         ticket.move(Stage.DONE)

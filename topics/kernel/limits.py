@@ -80,10 +80,16 @@ MANIFEST_BYTES_MAX: Final = 256 * MIB
 # Durable consumers (http-api 7).
 CONSUMERS_PER_TOPIC_MAX: Final = 1000
 
+# What a server looks at to say why (decision 102).
+WHY_LOG_BYTES_MAX: Final = 64 * MIB  # of snapshots and log
+WHY_MS_MAX: Final = 2000
+WHY_WAITING_MAX: Final = 8  # one is answered at a time
+
 # Waiting.
 PARKED_PER_TOPIC_MAX: Final = 1024
 PENDING_BYTES_MAX: Final = 256 * MIB
 TICK_TOPICS_MAX: Final = 256
+INGEST_WAITING_MAX: Final = 1024  # commands for a shard, where pressure refuses more
 
 # What a start reads of files that somebody may have made larger (I-18).
 WAL_BYTES_MAX: Final = WAL_FILE_LARGEST + PENDING_BYTES_MAX  # a write is in one file, whatever is waiting
@@ -117,6 +123,10 @@ FIRING_LATE_MS: Final = 60_000  # an instant that is looked at no later is on ti
 FIRING_RETRY_MS: Final = 100  # after a refusal; twice as long after each that follows,
 FIRING_RETRY_MAX_MS: Final = 30_000  # up to this
 
+# Routers (semantics 8).
+FILTERS_CACHED_MAX: Final = 1024  # parsed
+ROUTERS_REMOVED_MAX: Final = 1000  # that the answer of a topic's deletion names
+
 
 @attrs.frozen(kw_only=True)
 class Limits:
@@ -140,6 +150,7 @@ class Limits:
     watch_topics: int = 256
     topics: int = 100_000
     schedules: int = 10_000
+    routers: int = 10_000
     tags_per_topic: int = 1_000_000
     total_bytes: int = 0
     wal_file_first: int = WAL_FILE_FIRST

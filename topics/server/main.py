@@ -284,13 +284,13 @@ class ServerRun:
 
     async def _keep(self, opened: Opened, *, task_status: trio.TaskStatus[Runtime]) -> None:
         """Storage: from here until the edge is gone."""
-        threads = Threads(inline_bytes_max=self.settings.inline_write_bytes)
         metrics = self.site.metrics
         runtime = Runtime(
             opened,
             observe_sync=metrics.observe_sync,
             observe_delivery=metrics.observe_delivery,
-            threads=threads,
+            observe_turn=metrics.observe_turn,
+            threads=Threads(inline_bytes_max=self.settings.inline_write_bytes),
             log=log,
             ended="the server is shutting down; retry elsewhere or later",
         )

@@ -20,7 +20,7 @@ from topics.cli.demo.private_server import PrivateServer
 Call = Callable[..., Any]
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
 
-OF_THE_MOMENT = {"seconds", "durable_seq", "$ts", "last_write_ts", "last_read_ts"}
+OF_THE_MOMENT = {"seconds", "durable_seq", "$ts", "last_write_ts", "last_read_ts", "effective_priority"}
 LINES = b"".join(b'{"n": %d,  "mag": %d.50}\n' % (n, n) for n in range(20))
 # As typed, T a topic, and standard input.
 SCRIPT: list[tuple[str, bytes]] = [

@@ -69,6 +69,7 @@ async def test_the_log_is_counted_by_shard_and_each_sync_is_timed():
             assert found[of("topics_wal_syncs_total", shard=shard)] == task.meter.syncs
             assert found[of("topics_wal_shard_read_only", shard=shard)] == 0
             assert found[of("topics_wal_shard_disk_low", shard=shard)] == 0
+            assert found[of("topics_wal_shard_free_bytes", shard=shard)] == task.writer.free_bytes > 0
 
 
 async def test_observed_times_fall_into_their_buckets():

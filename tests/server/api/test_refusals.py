@@ -116,13 +116,3 @@ async def test_an_error_about_what_a_topic_holds_names_the_topic():
             detail = fields_of(answer)["error"]["detail"]
 
             assert (answer.status, detail["topic"]) == (status, target.partition("?")[0].rpartition("/")[2])
-
-
-@pytest.mark.rule("H3.2", "H3.5")
-async def test_a_priority_that_nobody_computes_is_not_told():
-    async with open_site() as site:
-        await ask(site, "PUT", "/v0/topics/t", {"priority": 7})
-
-        assert "effective_priority" not in fields_of(await ask(site, "GET", "/v0/topics/t"))
-        (row,) = fields_of(await ask(site, "GET", "/v0/topics"))["topics"]
-        assert "effective_priority" not in row

@@ -1,5 +1,7 @@
 """Readers wait for news together, and what several of them ask for is read once."""
 
+from collections import Counter
+from contextlib import asynccontextmanager
 from functools import partial
 
 import msgspec
@@ -9,11 +11,14 @@ import trio.testing
 
 from tests.server.api.asking import Here, ask, fields_of
 from tests.server.wire.places import open_site
-from topics.embed.aio.hub import TOLD_AT_ONCE, Hub, Subscribers
+from topics.embed.aio.gauge import Gauge
+from topics.embed.aio.hub import BEHIND_SLICES, LOOK_EVERY, SLICE_S, Hub, Subscribers, now_us
 from topics.engine.commands import Append
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
 from topics.log.reads.waiting import News
+from topics.sched.governor import SAMPLE_US
+from topics.sched.ready import SLICE
 from topics.server.api.message import Head
 
 pytestmark = pytest.mark.trio
@@ -74,7 +79,7 @@ class Follows:
 
 
 async def test_of_very_many_followers_some_are_told_at_once_and_the_others_by_and_by():
-    hub, many = Hub(), [Follows() for _ in range(3 * TOLD_AT_ONCE)]
+    hub, many = Hub(), [Follows() for _ in range(3 * SLICE)]
     for one in many:
         hub.follow(one)
     async with trio.open_nursery() as nursery:
@@ -82,7 +87,7 @@ async def test_of_very_many_followers_some_are_told_at_once_and_the_others_by_an
         await trio.testing.wait_all_tasks_blocked()
         hub.tell({"a": News.RECORDS})
         told = [one for one in many if one.news]
-        assert len(told) == TOLD_AT_ONCE
+        assert len(told) == SLICE
         hub.leave(many[-1])  # before it was told
         hub.tell({"b": News.FLOORS})
         await trio.testing.wait_all_tasks_blocked()
@@ -93,8 +98,228 @@ async def test_of_very_many_followers_some_are_told_at_once_and_the_others_by_an
         hub.tell({"a": News.RECORDS})
         hub.tell({"a": News.FLOORS})
         await trio.testing.wait_all_tasks_blocked()
-        assert [len(one.news) for one in many[:-1]] == [3] * TOLD_AT_ONCE + [2] * (2 * TOLD_AT_ONCE - 1)
+        assert [len(one.news) for one in many[:-1]] == [3] * SLICE + [2] * (2 * SLICE - 1)
+        assert len({one.news[-1] for one in many[:-1]}) == 1
+        hub.tell({"a": News.RECORDS})
+        hub.tell({"a": News.FLOORS})
+        await trio.testing.wait_all_tasks_blocked()
         assert len({one.news[-1] for one in many[:-1]}) == 2
+        nursery.cancel_scope.cancel()
+
+
+class Telling:
+    """A hub with its task, on a clock that stands still. `order`: of whom a slice was told, by name."""
+
+    def __init__(self, **priorities):
+        self.hub = Hub(priorities.get)
+        self.order = []
+        self.counts = Counter()
+
+    def follow(self, topic, count):
+        for _ in range(count):
+            self.hub.follow(Told(self, topic))
+
+    def tell(self, *topics):
+        self.hub.tell(dict.fromkeys(topics, News.RECORDS))
+
+    async def rest(self):
+        await trio.testing.wait_all_tasks_blocked()
+        order, self.order = "".join(self.order), []
+        return order
+
+
+class Told(Follows):
+    def __init__(self, telling, topic):
+        super().__init__(topic)
+        self.telling = telling
+
+    def told(self, news):
+        order, counts = self.telling.order, self.telling.counts
+        counts[self.topic] += 1
+        if counts[self.topic] % SLICE == 0:
+            order.append(self.topic)
+
+
+@asynccontextmanager
+async def telling(clock, **priorities):
+    clock.rate = 0
+    made = Telling(**priorities)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.hub.run)
+        await trio.testing.wait_all_tasks_blocked()
+        yield made
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.rule("S10.5", "S10.6")
+async def test_when_it_is_much_topics_are_told_in_slices_by_their_bands(mock_clock):
+    async with telling(mock_clock, a=0, b=0, m=300, t=800) as made:
+        for topic in "abmt":
+            made.follow(topic, 3 * SLICE)
+
+        made.tell("a", "b", "m", "t")
+        assert made.order == ["a"]  # at once, for nobody waited
+
+        assert await made.rest() == "a" + "ttt" + "mm" + "a" + "m" + "a" + "bbb"
+        assert not made.hub.ready
+
+
+@pytest.mark.rule("S10.5")
+async def test_who_comes_while_others_wait_is_told_in_turn_and_not_before_them(mock_clock):
+    async with telling(mock_clock, a=800, b=800, z=0) as made:
+        made.follow("a", 2 * SLICE)
+        made.follow("b", SLICE)
+        made.follow("z", SLICE)
+
+        made.tell("a")
+        made.tell("z")
+        made.tell("b")
+        made.tell("z")  # twice, and told once
+
+        assert await made.rest() == "aa" + "b" + "z"
+        made.tell("z")
+        assert made.order == ["z"]
+
+
+@pytest.mark.rule("S10.5")
+@pytest.mark.invariant("I-13")
+async def test_a_topic_that_is_written_while_it_is_told_goes_to_the_end_of_its_band(mock_clock):
+    class Does(Told):
+        def __init__(self, topic, what):
+            super().__init__(made, topic)
+            self.what = what
+
+        def told(self, news):
+            super().told(news)
+            if made.counts["a"] == 3 * SLICE:
+                made.tell(*self.what)
+
+    async with telling(mock_clock, a=0, b=0, top=800) as made:
+        made.follow("a", 3 * SLICE - 1)
+        made.hub.follow(Does("a", ["top"]))
+        made.follow("a", SLICE)
+        made.follow("b", SLICE)
+        made.hub.follow(Does("top", ["a", "b"]))  # between two slices of a
+
+        made.tell("a")
+        made.tell("b")
+
+        assert await made.rest() == "aaaa" + "b" + "aaa"  # the last slice knows of it
+        assert made.counts == {"a": 7 * SLICE, "b": SLICE, "top": 1}
+
+
+@pytest.mark.rule("S10.5")
+async def test_a_slice_is_a_millisecond_if_that_is_sooner(mock_clock):
+    async with telling(mock_clock, a=0) as made:
+        seen, slow = set(), []
+
+        class Slow(Follows):
+            def told(self, news):
+                slow.append(self)
+                mock_clock.jump(SLICE_S / LOOK_EVERY)
+
+        for _ in range(3 * LOOK_EVERY):
+            made.hub.follow(Slow())
+        made.tell("a")
+        assert len(slow) == LOOK_EVERY
+
+        while len(slow) < 3 * LOOK_EVERY:
+            await trio.lowlevel.checkpoint()
+            seen.add(len(slow))
+        assert seen <= {LOOK_EVERY, 2 * LOOK_EVERY, 3 * LOOK_EVERY}
+
+
+async def test_who_has_left_is_not_told_when_his_turn_comes(mock_clock):
+    async with telling(mock_clock, a=0) as made:
+        gone = [Told(made, "a") for _ in range(SLICE)]
+        made.follow("a", SLICE)
+        for one in gone:
+            made.hub.follow(one)
+        made.tell("a")
+        for one in gone:
+            made.hub.leave(one)
+
+        assert await made.rest() == "a"
+        assert (made.counts["a"], len(made.hub.ready)) == (SLICE, 0)
+
+
+def press(governor):
+    """Have it see nothing but trouble for two seconds."""
+    for n in range(20):
+        governor.waited(10**6)
+        governor.sample(n * SAMPLE_US, ready=SLICE, oldest_us=0, busy=1.0)
+
+
+@pytest.mark.rule("S10.9")
+async def test_under_pressure_news_of_a_topic_waits_for_more_and_is_told_as_one(autojump_clock):
+    hub, one = Hub(), Follows("a")
+    hub.follow(one)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hub.run)
+        hub.tell({"a": News.RECORDS})
+        assert len(one.news) == 1
+        press(hub.governor)
+        for _ in range(3):
+            hub.tell({"a": News.RECORDS})
+            await trio.sleep(0.006)
+        await trio.sleep(0.0015)
+        assert len(one.news) == 1
+        await trio.sleep(0.001)
+        assert len(one.news) == 2  # 20 ms since the first of them
+        await trio.sleep(0.1)
+        assert len(one.news) == 2
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.rule("S10.11")
+async def test_topics_below_0_are_told_nothing_while_they_are_held_and_polls_are_answered(autojump_clock):
+    priorities = {"below": -1, "zero": 0}
+    hub, below, zero = Hub(priorities.get), Follows("below"), Follows("zero")
+    hub.follow(below)
+    hub.follow(zero)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hub.run)
+        hub.tell({"below": News.RECORDS})
+        press(hub.governor)
+        assert hub.governor.is_holding
+        hub.judge(2 * 10**6, busy=1.0)
+        nursery.start_soon(hub.wait, "below")
+        await trio.testing.wait_all_tasks_blocked()
+        hub.tell({"below": News.RECORDS, "zero": News.RECORDS})
+        assert hub.readers == 1
+        await trio.sleep(1)
+        assert (len(below.news), len(zero.news), hub.readers, hub.ready.held) == (1, 1, 0, 1)
+
+        for _ in range(30):  # nothing waits any more
+            hub.judge(now_us(), busy=0.0)
+        assert not hub.governor.is_holding
+        await trio.sleep(1)
+        assert (len(below.news), hub.ready.held) == (2, 0)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.rule("S10.8")
+async def test_pressure_is_looked_at_only_while_the_hub_is_behind(autojump_clock):
+    hub, looks = Hub(), []
+    judge = hub.judge
+    hub.judge = lambda at_us, busy: looks.append(at_us) or judge(at_us, busy)
+    for _ in range((BEHIND_SLICES + 2) * SLICE):
+        hub.follow(Follows("a"))
+    hub.follow(Follows("b"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hub.run)
+        nursery.start_soon(Gauge(hub).run)
+        await trio.sleep(10)
+        for _ in range(3 * SLICE):
+            hub.tell({"b": News.RECORDS})
+        await trio.sleep(10)
+        assert looks == []
+
+        hub.tell({"a": News.RECORDS})
+        await trio.sleep(60)
+
+        assert 1 <= len(looks) < 30
+        assert hub.governor.is_at_rest
         nursery.cancel_scope.cancel()
 
 

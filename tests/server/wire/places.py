@@ -74,7 +74,10 @@ async def begun(
         ),
         cold=cold,
     )
-    runtime = Runtime(opened, threads=threads, log=log, observe_delivery=site.metrics.observe_delivery)
+    metrics = site.metrics
+    runtime = Runtime(
+        opened, threads=threads, log=log, observe_delivery=metrics.observe_delivery, observe_turn=metrics.observe_turn
+    )  # fmt: skip
     async with runtime.running():
         site.begin(runtime)
         yield runtime

@@ -132,7 +132,9 @@ def _tell(url: str, settings: Settings, *, memory: bool) -> None:
     """Where everything is. Nobody there to read it is no reason to fail."""
     where = "in memory; it ends with the server" if memory else str(settings.data)
     try:
-        click.echo(f"topics {topics.__version__}\n  URL        {url}\n  data       {where}")
+        click.echo(
+            f"topics {topics.__version__}\n  URL        {url}\n  dashboard  {url}/\n  data       {where}"
+        )
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

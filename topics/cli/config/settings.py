@@ -76,6 +76,7 @@ _LIMIT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "watch_topics": (1, U16_MAX),
     "topics": (0, U32_MAX),
     "schedules": (0, U32_MAX),
+    "routers": (0, U32_MAX),
     "tags_per_topic": (0, U32_MAX),
     "total_bytes": (0, U64_MAX),
     "wal_file_first": (64 * KIB, GIB),

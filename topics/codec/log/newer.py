@@ -34,6 +34,7 @@ from topics.codec.log.layout import (
     check_frame,
     checked_region,
 )
+from topics.codec.log.routers import RouterCreate
 from topics.codec.log.schedules import Schedule
 from topics.codec.primitives import U64, Buffer
 from topics.kernel.errors import Corrupt
@@ -43,11 +44,13 @@ _JSON: Final[dict[FrameType, type[msgspec.Struct]]] = {
     FrameType.CONFIG_UPDATE: ConfigUpdate,
     FrameType.LOSS_RANGE: LossRange,
     FrameType.SCHEDULE: Schedule,
+    FrameType.ROUTER_CREATE: RouterCreate,
 }
 _SIZES: Final = {
     FrameType.TOPIC_DELETE: 0,
     FrameType.EVICT_WATERMARK: 0,
     FrameType.HEAD_WATERMARK: U64.size,
+    FrameType.ROUTER_DELETE: U64.size,
     FrameType.COMMIT_MARK: COMMIT_MARK.size,
 }
 _BEFORE, _MATCH = 1, 2  # the selectors of a Delete

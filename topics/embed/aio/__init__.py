@@ -11,7 +11,8 @@ fetch      fetching what a plan asks for: from the page cache on the loop, from 
 jobs       jobs handed out: leased, fetched, and given back where nobody takes them
 claims     claims on their way to the engine: those that come before the next batch are served together
 hands      jobs pushed to whoever works on a queue: as many as he takes at a time
-hub        readers who wait for news of a topic: woken together, and what several of them ask for is read once
+hub        readers who wait for news of a topic: woken together, told in turn when there is much, read for once
+gauge      how busy the loop is, looked at while topics wait for their turn
 watcher    what a stream watches: topics, whose turn it is, what comes next of it
 wheel      times at which something is looked at, for any number of them: one task, one timer
 deliveries  how long what is waited for takes from its write until what is sent of it is made

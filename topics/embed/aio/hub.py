@@ -4,21 +4,28 @@ Who stands at one cursor and asks for one form gets one page: the first of them 
 the others take it from the news that woke them all.
 
 A long poll waits in its task, once. A follower is told of all news until it leaves; while it waits it is an entry here,
-and nothing else. Of very many some are told at once and the others by and by, so that whoever else asks has his turn.
+and nothing else. It is told at once as long as that is little. When it is more, the topic is dirty: a task tells its
+followers in slices, topic by topic as the ready set says, so that whoever else asks has his turn (decision 98).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import trio
 
-from topics.log.reads.waiting import FOR_READERS, FOR_STRICT_READERS, News
+from topics.log.reads.waiting import NO_NEWS, TOLD_TO_READERS, TOLD_TO_STRICT_READERS, News
+from topics.sched.governor import COALESCE_ABOVE, Governor
+from topics.sched.ready import SLICE, ReadySet
 
-TOLD_AT_ONCE: Final = 64  # a delivery takes the loop about 20 µs
+SLICE_S: Final = 0.001  # of the loop, at a time; a delivery takes about 20 µs
+LOOK_EVERY: Final = 8  # so many deliveries it is looked how late it is
+BEHIND_SLICES: Final = 8  # one after another, and still somebody waits
 T = TypeVar("T")
+_NOBODY: Final[dict[Any, None]] = {}
 
 
 class Follower(Protocol):
@@ -87,15 +94,65 @@ class Subscribers:
             over.set()
 
 
-class Hub:
-    """Who waits for which topic. The engine's news come in, waiting tasks go on. `told`: how often there was any."""
+class Dirty:
+    """A topic with news that its followers are not told yet: `kinds` of it. It is told in a go: to `followers`, of whom
+    it is the turn of the one at `at`; None before the first turn. What comes meanwhile is for those, too, who were told
+    already: `again`, to those before `told_before`.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("again", "at", "followers", "kinds", "news", "told_before")
+
+    def __init__(
+        self, kinds: News, news: Subscribers, followers: Sequence[Follower] | None = None, at: int = 0
+    ) -> None:
+        self.kinds = kinds
+        self.news = news
+        self.followers = followers
+        self.at = at
+        self.again, self.told_before = NO_NEWS, 0
+
+    def add(self, kinds: News, news: Subscribers) -> None:
+        """More has come: what was found for others is old by now."""
+        self.news = news
+        if self.followers is None:
+            self.kinds |= kinds
+        else:
+            self.again |= kinds
+            self.told_before = self.at
+
+    def next_go(self) -> Dirty | None:
+        """For those who were told too early; None if nobody was."""
+        assert self.followers is not None
+        if self.again in TOLD_TO_READERS and self.kinds not in TOLD_TO_READERS:
+            return Dirty(self.again, self.news)  # to more than those whom the first was for
+        if self.again is NO_NEWS or not self.told_before:
+            return None
+        return Dirty(self.kinds, self.news, self.followers[: self.told_before])
+
+
+class Hub:
+    """Who waits for which topic. The engine's news come in, waiting tasks go on. `told`: how often there was any.
+
+    `priority_of`: of a topic, without age. `observe`: is told how long each dirty topic waited for its turn, in s.
+    """
+
+    def __init__(
+        self,
+        priority_of: Callable[[str], int] = lambda _: 0,
+        observe: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        self._priority_of = priority_of
+        self._observe = observe
         self._waiting: dict[str, Subscribers] = {}
         self._following: dict[str, dict[Follower, None]] = {}
         self._strict: dict[str, dict[Follower, None]] = {}
-        self._untold: dict[Follower, Subscribers] = {}
-        self._more = trio.lowlevel.ParkingLot()  # who tells them
+        self._dirty: dict[str, Dirty] = {}
+        self._spent = 0  # followers told since `run` had its turn
+        self._more = trio.lowlevel.ParkingLot()  # where `run` waits
+        self.ready = ReadySet()
+        self.governor = Governor()
+        self.behind = trio.Event()  # set when it was more than so many slices
+        self._slices = 0  # full ones, since nobody waited
         self.readers = 0
         self.told = 0
         self.is_draining = False
@@ -125,39 +182,49 @@ class Hub:
         table = self._strict if follower.is_strict else self._following
         others = table.get(follower.topic, {})
         others.pop(follower, None)
-        self._untold.pop(follower, None)
         if not others:
             table.pop(follower.topic, None)
 
     def tell(self, news: Mapping[str, News]) -> None:
         self.told += 1
         for topic, kinds in news.items():
-            if (topic in self._waiting or topic in self._following) and kinds & FOR_READERS:
-                subscribers = self._waiting.pop(topic, None) or Subscribers()
+            to_readers = kinds in TOLD_TO_READERS
+            subscribers = self._waiting.pop(topic, None) if to_readers else None
+            if subscribers is not None:
                 subscribers.come()
-                self._tell_some(self._following.get(topic, {}), subscribers)
-            if topic in self._strict and kinds & FOR_STRICT_READERS:
-                self._tell_some(self._strict[topic], Subscribers())
-            if self._untold and kinds & News.FLOORS:  # what was found for others may be gone
-                subscribers = Subscribers()
-                self._untold |= {one: subscribers for one in self._untold if one.topic == topic}
+            if (to_readers and topic in self._following) or (
+                topic in self._strict and kinds in TOLD_TO_STRICT_READERS
+            ):
+                self._tell_followers(topic, kinds, subscribers or Subscribers())
+            elif topic in self._dirty and kinds & News.FLOORS:
+                self._dirty[topic].news = Subscribers()  # what was found for others may be gone
 
     async def run(self) -> None:
-        """Tell those whom it was too many to tell at once."""
+        """Tell those whom it was too many to tell at once: a slice, and then it is the others' turn."""
         while True:
-            while self._untold:
-                for follower in list(islice(self._untold, TOLD_AT_ONCE)):
-                    follower.told(self._untold.pop(follower))
+            self._tell_slice()
+            if self._spent >= SLICE:
+                self._slices += 1
+                if self._slices >= BEHIND_SLICES:
+                    self.behind.set()
                 await trio.lowlevel.checkpoint()
-            await self._more.park()
+            else:
+                self._spent = self._slices = 0
+                with trio.move_on_at(_at(self.ready.oldest_us(), self.governor.coalesce_us)):
+                    await self._more.park()
+            self._spent = 0
 
-    def _tell_some(self, followers: Mapping[Follower, None], subscribers: Subscribers) -> None:
-        for follower in islice(followers, TOLD_AT_ONCE):
-            self._untold.pop(follower, None)
-            follower.told(subscribers)
-        if len(followers) > TOLD_AT_ONCE:
-            self._untold |= dict.fromkeys(islice(followers, TOLD_AT_ONCE, None), subscribers)
-            self._more.unpark_all()
+    def judge(self, now_us: int, busy: float) -> None:
+        """How much too much it is: to be asked every `SAMPLE_US` from `behind` on, until the governor is at rest."""
+        ready, governor = self.ready, self.governor
+        oldest_us = ready.oldest_us()
+        waited_us = 0 if oldest_us is None else max(now_us - oldest_us - governor.coalesce_us, 0)
+        governor.sample(now_us, ready=len(ready), oldest_us=waited_us, busy=busy)
+        if governor.is_holding and not ready.is_holding:
+            ready.hold()
+        elif ready.is_holding and not governor.is_holding:
+            ready.let_go(now_us)
+        self._more.unpark_all()  # the window has another width
 
     def tell_all(self) -> None:
         """The server drains: nobody waits any longer, and who comes to follow does so in vain."""
@@ -174,3 +241,82 @@ class Hub:
     def topics(self) -> int:
         """For which somebody waits, or which somebody follows."""
         return len(self._waiting.keys() | self._following.keys() | self._strict.keys())
+
+    # Inside.
+
+    def _tell_followers(self, topic: str, kinds: News, news: Subscribers) -> None:
+        """At once, if nobody waits and it is little; else, and if some are left, in turn."""
+        dirty = self._dirty.get(topic)
+        if dirty is not None:
+            dirty.add(kinds, news)
+            return
+        followers, at = None, 0
+        if self._spent < SLICE and not self.ready and self.governor.pressure <= COALESCE_ABOVE:
+            followers = self._followers(topic, kinds)
+            ends = trio.current_time() + SLICE_S if len(followers) >= LOOK_EVERY else math.inf
+            at = self._tell_from(0, followers, topic, news, ends)
+            if self._spent >= SLICE:
+                self._more.unpark_all()
+            if at == len(followers):
+                return
+        self._mark(topic, Dirty(kinds, news, followers, at))
+
+    def _mark(self, topic: str, dirty: Dirty) -> None:
+        """From here on it waits for its turn."""
+        self._dirty[topic] = dirty
+        self.ready.mark(topic, self._priority_of(topic), now_us())
+        if len(self.ready) == 1:
+            self._more.unpark_all()
+
+    def _tell_slice(self) -> None:
+        ends = trio.current_time() + SLICE_S
+        while self._spent < SLICE:
+            at_us, window_us = now_us(), self.governor.coalesce_us
+            topic = self.ready.next(at_us, window_us)
+            if topic is None:
+                return
+            dirty, before = self._dirty[topic], self._spent
+            if not dirty.at:
+                waited_us = at_us - self.ready.since_us(topic) - window_us
+                self.governor.waited(waited_us)
+                self._observe(waited_us / 1_000_000)
+            if dirty.followers is None:
+                dirty.followers = self._followers(topic, dirty.kinds)
+            dirty.at = self._tell_from(dirty.at, dirty.followers, topic, dirty.news, ends)
+            self.ready.served(topic, self._spent - before)
+            if dirty.at == len(dirty.followers):
+                self.ready.done(topic)
+                del self._dirty[topic]
+                if (go := dirty.next_go()) is not None:
+                    self._mark(topic, go)
+
+    def _followers(self, topic: str, kinds: News) -> Sequence[Follower]:
+        """Whom news of these kinds is for."""
+        followers = list(self._following.get(topic, _NOBODY)) if kinds in TOLD_TO_READERS else []
+        return followers + list(self._strict[topic]) if topic in self._strict else followers
+
+    def _tell_from(
+        self, at: int, followers: Sequence[Follower], topic: str, news: Subscribers, ends: float
+    ) -> int:
+        """As many as there is time for, one at least. Whose turn is next."""
+        following, strict = self._following.get(topic, _NOBODY), self._strict.get(topic, _NOBODY)
+        for follower in islice(followers, at, None):
+            at += 1
+            if follower in following or follower in strict:  # else he has left
+                follower.told(news)
+                self._spent += 1
+                if self._spent % LOOK_EVERY == 0 and trio.current_time() >= ends:
+                    self._spent = SLICE
+                if self._spent >= SLICE:
+                    break
+        return at
+
+
+def now_us() -> int:
+    """Of the loop's clock, as the ready set counts."""
+    return int(trio.current_time() * 1_000_000)
+
+
+def _at(oldest_us: int | None, window_us: int) -> float:
+    """When who has waited longest has waited for the window."""
+    return math.inf if oldest_us is None else (oldest_us + window_us + 1) / 1_000_000

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final
 
+import attrs
 import outcome
 import trio
 
@@ -21,8 +22,9 @@ from topics.embed.aio.compactor import CompactorTask
 from topics.embed.aio.deliveries import Deliveries
 from topics.embed.aio.events import NOBODY, EventLog
 from topics.embed.aio.fetch import Fetcher
+from topics.embed.aio.gauge import Gauge
 from topics.embed.aio.hands import Hands
-from topics.embed.aio.hub import Hub
+from topics.embed.aio.hub import Hub, now_us
 from topics.embed.aio.jobs import JobDesk
 from topics.embed.aio.mover import MoverTask
 from topics.embed.aio.pages import Pages
@@ -30,13 +32,14 @@ from topics.embed.aio.shard import ShardTask
 from topics.embed.aio.thread import Threads
 from topics.embed.aio.wheel import Wheel
 from topics.engine.commands import Append, Command, Release, Retire
-from topics.engine.replies import Appended, Reply
+from topics.engine.replies import Appended, Reply, TopicState
 from topics.engine.tickets import Stage, Ticket
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.system.compress import compress_records
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
-from topics.kernel.limits import DEADLINE_LOOK_MS
+from topics.kernel.limits import DEADLINE_LOOK_MS, INGEST_WAITING_MAX
+from topics.sched.governor import RETRY_AFTER_MS
 from topics.store.damages import found_since
 from topics.store.opened import Opened
 from topics.store.writer import NOTHING_TOOK, BatchTiming
@@ -49,7 +52,8 @@ _ALARM_MIN_S: Final = 0.005
 
 class Runtime:
     """A recovered store in use. `observe_sync`: of each fdatasync, in seconds. `observe_delivery`: from a write until
-    what is sent of it was made for who waited. `log`: where it tells what happens. `ended`: what is said to who comes
+    what is sent of it was made for who waited. `observe_turn`: of each topic with news that was not told at once, until
+    its turn came. `log`: where it tells what happens. `ended`: what is said to who comes
     when it is closing.
     """
 
@@ -59,6 +63,7 @@ class Runtime:
         *,
         observe_sync: Callable[[float], None] | None = None,
         observe_delivery: Callable[[float], None] | None = None,
+        observe_turn: Callable[[float], None] | None = None,
         threads: Threads | None = None,
         log: EventLog = NOBODY,
         ended: str = "the store is closed; open it again",
@@ -68,12 +73,21 @@ class Runtime:
         self._ended = ended
         self.opened = opened
         self.engine = opened.engine
-        self.hub = Hub()
+        self.hub = Hub(self._priority, observe_turn or _nobody)
         self.wheel = Wheel()
         self.claims = Claims(self)
         observe = observe_sync or _nobody
         self.shards = [
-            ShardTask(self.engine, writer, self._after_call, observe, self.threads, log, self.claims.propose)
+            ShardTask(
+                self.engine,
+                writer,
+                self._after_call,
+                observe,
+                self.threads,
+                log,
+                self.claims.propose,
+                self.hub.governor,
+            )
             for writer in opened.writers
         ]
         self.compactor: CompactorTask | None = None
@@ -108,6 +122,7 @@ class Runtime:
                     keepers.start_soon(self.mover.run)
                     keepers.start_soon(self.wheel.run)
                     keepers.start_soon(self.hub.run)
+                    keepers.start_soon(Gauge(self.hub).run)
                     if self.compactor is not None:
                         keepers.start_soon(self.compactor.run)
                     try:
@@ -132,6 +147,20 @@ class Runtime:
     def check_open(self) -> None:
         if self.closing:
             raise Rejected(Code.SHUTTING_DOWN, self._ended)
+
+    def check_pressure(self, topic: str) -> None:
+        """Raises `Rejected(throttled)` if a write from outside is not to be proposed now (semantics 10)."""
+        if not self.hub.governor.refuses:
+            return
+        found = self.engine.catalog.find(topic)
+        shard = 0 if found is None else self.engine.shard_of(found.topic_id)
+        waiting = sum(1 for _ in self.engine.waiting(shard))
+        if waiting >= INGEST_WAITING_MAX:
+            raise Rejected(
+                Code.THROTTLED,
+                f"topic {topic!r}: the server is too busy, and {waiting} writes wait on its shard; try again later",
+                retry_after_ms=RETRY_AFTER_MS,
+            )
 
     # Writing.
 
@@ -195,6 +224,12 @@ class Runtime:
             due = self.engine.read_due(topic)
             if due is not None:
                 await self.submit(due)
+
+    def topic_state(self, name: str, *, touch: bool) -> TopicState:
+        """As the engine has it, older by what it waits for its turn. Raises `Rejected(topic_not_found)`."""
+        state = self.engine.topic_state(name, touch=touch)
+        boost = self.hub.ready.age_boost(name, now_us())
+        return attrs.evolve(state, effective_priority=state.effective_priority + boost) if boost else state
 
     @property
     def in_flight(self) -> int:
@@ -301,6 +336,13 @@ class Runtime:
             self.engine.withdraw(ticket)
         ticket.waiter = None
         return trio.lowlevel.Abort.SUCCEEDED
+
+    def _priority(self, topic: str) -> int:
+        """Without what waiting adds; of a topic that is gone, any."""
+        try:
+            return self.engine.topic_state(topic).effective_priority
+        except Rejected:
+            return 0
 
     def after_call(self) -> None:
         self._after_call(NOTHING_TOOK)

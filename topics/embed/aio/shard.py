@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import trio
@@ -17,6 +18,7 @@ from topics.embed.aio.thread import Threads
 from topics.engine.engine import Engine
 from topics.host.checkpoint.steps import Blocking, Step, Tell
 from topics.kernel.limits import SHARD_IDLE_MARK_MS
+from topics.sched.governor import Governor
 from topics.store.steps import drive_async
 from topics.store.writer import BatchTiming, ShardWriter, WalMeter
 
@@ -29,7 +31,8 @@ _SLOW_FOR_S: Final = 1.0
 
 class ShardTask:
     """`told` is called whenever the engine was told something: tickets may have ended. `propose`: before a batch is
-    taken, so that what waited for others to come is in it. `observe_sync`: in seconds.
+    taken, so that what waited for others to come is in it. `governor`: says how long synced writes wait for each other.
+    `observe_sync`: in seconds.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class ShardTask:
         threads: Threads,
         log: EventLog = NOBODY,
         propose: Callable[[], None] | None = None,
+        governor: Governor | None = None,
     ) -> None:
         self.engine = engine
         self.writer = writer
@@ -49,6 +53,8 @@ class ShardTask:
         self._told = told
         self._propose = propose
         self._observe_sync = observe_sync
+        self._governor = governor
+        self._is_shared = False  # the last batch was synced, for several
         self._threads = threads
         self._log = log
         self._do_beside: Do = partial(self._do, threads.run)
@@ -96,6 +102,7 @@ class ShardTask:
         try:
             with trio.CancelScope(shield=True):  # write, sync and publish end together (style 20)
                 while not self._closing:
+                    await self._gather()
                     self._bell = trio.Event()
                     if not await self._write_one(do):
                         await self._rest(do)
@@ -118,6 +125,13 @@ class ShardTask:
             if not writer.disk_low:
                 await self._took_space.wait()
 
+    async def _gather(self) -> None:
+        """Under pressure writes that are to be synced wait for others, if there are any (semantics 10)."""
+        if self._governor is None or not self._is_shared or not (window_us := self._governor.commit_us):
+            return
+        if len(list(islice(self.engine.waiting(self.writer.shard), 2))) == 2:
+            await trio.sleep(window_us / 1_000_000)
+
     async def _rest(self, do: Do) -> None:
         """Wait for work; a shard that has rested gets its closing mark."""
         writer = self.writer
@@ -139,6 +153,7 @@ class ShardTask:
         batch = self.engine.take_batch(writer.shard)
         if batch is None:
             return False
+        self._is_shared = batch.sync and len(batch.entries) > 1
         file = writer.wal.file
         await drive_async(writer.writing(batch), do)
         self._took_space.set()

@@ -310,7 +310,7 @@ class AsyncStore(Findings, AsyncTopicStore):
         self._runtime.check_open()
         await trio.lowlevel.checkpoint()
         await self._runtime.let_time_pass(name)
-        return self._runtime.engine.topic_state(name, touch=touch)
+        return self._runtime.topic_state(name, touch=touch)
 
     async def _list(self, prefix: str) -> Sequence[TopicSummary]:
         self._runtime.check_open()

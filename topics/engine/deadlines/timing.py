@@ -10,7 +10,6 @@ from typing import Final
 
 from topics.codec.log.control import HeadWatermark
 from topics.engine.batch import Entry
-from topics.engine.change import propose_retire, sync_point
 from topics.engine.commands import Retire
 from topics.engine.deadlines.timers import FIRE, MOVE, REST, RETIRE, SERVE, SYNC, WAITED
 from topics.engine.lane import Lane
@@ -18,6 +17,7 @@ from topics.engine.moving import moves
 from topics.engine.schedules import firing
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
+from topics.engine.writing.change import propose_retire, sync_point
 from topics.kernel.config import Durability
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import FLOOR_STALENESS_MS, TICK_TOPICS_MAX

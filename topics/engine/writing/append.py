@@ -15,13 +15,13 @@ from topics.codec.digest import body_digest
 from topics.codec.log.control import HeadWatermark, WriteResult
 from topics.codec.log.frame import Keyed, Run, encode_run
 from topics.engine.batch import Entry, Item, frame_control
-from topics.engine.change import propose_create
 from topics.engine.commands import DEFAULT_CONFIG, Append
 from topics.engine.lane import Lane
 from topics.engine.replies import Appended
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
 from topics.engine.writing import admit
+from topics.engine.writing.creating import propose_create
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Discard, Durability
 from topics.kernel.errors import Code, Rejected

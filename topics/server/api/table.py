@@ -10,6 +10,7 @@ from topics.server.api.resources import (
     consumers,
     job_ops,
     jobs,
+    pressure,
     reads,
     records,
     schedules,
@@ -17,11 +18,26 @@ from topics.server.api.resources import (
     topics,
     watch,
     watch_ops,
+    why,
     work,
 )
 from topics.server.api.routes import RouteTable
 
-_RESOURCES: Final = (topics, records, reads, consumers, watch, jobs, work, schedules, sockets, node, backup)
+_RESOURCES: Final = (
+    topics,
+    records,
+    reads,
+    consumers,
+    watch,
+    jobs,
+    work,
+    schedules,
+    why,
+    sockets,
+    node,
+    backup,
+    pressure,
+)
 
 
 def route_table() -> RouteTable:

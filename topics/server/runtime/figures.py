@@ -15,6 +15,7 @@ import trio
 from topics.engine.queue.control import QueueFigures
 from topics.engine.replies import QueueState
 from topics.log.topic import Topic
+from topics.sched.bands import BANDS
 from topics.store.damages import known_damages
 from topics.store.writer import WalMeter
 
@@ -70,6 +71,7 @@ class ShardFigures:
     counts: WalMeter
     read_only: bool
     disk_low: bool
+    free_bytes: int
 
 
 @attrs.define
@@ -136,6 +138,9 @@ class MetricsSnapshot:
     port: PortCounts
     in_flight: int = 0
     waiting_readers: int = 0
+    pressure: float = 0.0
+    ready_by_band: Sequence[int] = (0,) * BANDS
+    held_topics: int = 0
     dead_letter_blocked: int = 0
     schedules: int = 0
     schedules_blocked: int = 0
@@ -172,6 +177,9 @@ async def take_figures(
         shown,
         in_flight=runtime.in_flight,
         waiting_readers=runtime.hub.readers,
+        pressure=runtime.hub.governor.pressure,
+        ready_by_band=runtime.hub.ready.by_band,
+        held_topics=runtime.hub.ready.held,
         dead_letter_blocked=runtime.engine.moves.blocked,
         schedules=runtime.engine.schedules.count(sees),
         schedules_blocked=runtime.engine.schedules.blocked,
@@ -233,11 +241,14 @@ def _shard_figures(runtime: Runtime) -> Sequence[ShardFigures]:
             counts=attrs.evolve(task.meter),
             read_only=task.writer.shard in read_only,
             disk_low=task.writer.disk_low,
+            free_bytes=task.writer.free_bytes,
         )
         for task in runtime.shards
     }
     for shard in read_only - figures.keys():
-        figures[shard] = ShardFigures(shard=shard, counts=WalMeter(), read_only=True, disk_low=False)
+        figures[shard] = ShardFigures(
+            shard=shard, counts=WalMeter(), read_only=True, disk_low=False, free_bytes=0
+        )
     return [figures[shard] for shard in sorted(figures)]
 
 

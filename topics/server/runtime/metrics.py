@@ -1,8 +1,9 @@
 """Metrics: what the server counts, as Prometheus text or as JSON (http-api 11).
 
 A scrape has two halves: `figures` copies the numbers on the loop; `text` and `json` make the page, milliseconds of
-Python for a thousand topics, and are called in a thread. Only the two histograms are fed as things happen: one
-observation a sync, and one an answer that was waited for. The registry is the server's own, not the process's.
+Python for a thousand topics, and are called in a thread. Only the histograms are fed as things happen: one observation
+a sync, one an answer that was waited for, one a topic whose watchers were not told at once. The registry is the
+server's own, not the process's.
 
 Series a topic are bounded: above the bound, the topics created last are counted in the totals only.
 """
@@ -26,6 +27,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from topics.sched.bands import NAMES
 from topics.server.runtime.figures import MetricsSnapshot, PortCounts, Traffic, take_figures
 from topics.server.runtime.latency import BUCKETS_S
 
@@ -38,6 +40,7 @@ SYNC_BUCKETS_S: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 )  # fmt: skip
 DELIVERY_BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+TURN_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _REFUSED: Final = "(refused)"  # the route of heads that were refused before a handler was asked
 
 # Family, what it is, and where its number stands.
@@ -50,12 +53,14 @@ _GAUGES: Final = (
     ("connections", "Open connections", "port.open"),
     ("commands_in_flight", "Commands proposed and not yet answered", "in_flight"),
     ("waiting_readers", "Long polls that wait for news", "waiting_readers"),
+    ("pressure", "How much too much it is, 0 to 1: at 0 all watchers are told at once", "pressure"),
+    ("held_topics", "Topics below priority 0 whose watchers are not told while pressure is high", "held_topics"),
     ("streams", "Streams of events and WebSockets that are open", "traffic.streams"),
     ("watch_sessions", "Watches that have a stream or may get one", "traffic.watch_sessions"),
     ("dead_letter_blocked", "Records that could not go to another topic yet: it is full, or the disk is",
      "dead_letter_blocked"),
     ("schedules", "Schedules", "schedules"),
-    ("schedules_blocked", "Schedules whose record is refused: its topic is full, or the disk is; it is tried again",
+    ("schedules_blocked", "Schedules that cannot fire: topic or disk is full (tried again), or zone unknown",
      "schedules_blocked"),
     ("checkpoints_failed", "1 if the last one failed: see the log", "checkpoints_failed"),
     ("damages", "Damages found by the start and since: see ready", "damages"),
@@ -104,6 +109,9 @@ _SHARD_GAUGES: Final = (
      "1 if it is not written: a write or sync failed, which a restart recovers, or the log is damaged or newer",
      "read_only"),
     ("wal_shard_disk_low", "1 if the shard refuses appends for want of space", "disk_low"),
+    ("wal_shard_free_bytes",
+     "Free where the log or the segments lie, whichever is less, when the shard last made a file; 0: not written",
+     "free_bytes"),
 )  # fmt: skip
 _TOPIC_GAUGES: Final = (
     ("topic_records", "Live records of the topic"),
@@ -155,6 +163,12 @@ class Metrics:
             registry=self._registry,
             buckets=DELIVERY_BUCKETS_S,
         )
+        self._turns = Histogram(
+            "topics_scheduling_latency_seconds",
+            "How long a topic whose watchers could not be told at once waited for its turn, coalescing apart",
+            registry=self._registry,
+            buckets=TURN_BUCKETS_S,
+        )
 
     def observe_sync(self, seconds: float) -> None:
         self._syncs.observe(seconds)
@@ -162,6 +176,10 @@ class Metrics:
     def observe_delivery(self, seconds: float) -> None:
         """Of an answer that was waited for. A clock that stepped back counts as 0."""
         self._deliveries.observe(max(seconds, 0.0))
+
+    def observe_turn(self, seconds: float) -> None:
+        """Of a topic whose watchers were not told at once."""
+        self._turns.observe(seconds)
 
     async def take(
         self, traffic: Traffic, runtime: Runtime | None, sees: Callable[[str], bool] = bool
@@ -199,6 +217,12 @@ class Metrics:
             "Reads that were answered with a tombstone, by its reason",
             ("reason",),
             {(reason,): count for reason, count in taken.tombstones.items()},
+        )
+        yield _gauges(
+            "ready_topics",
+            "Topics whose watchers are still to be told, by band of effective priority: its lower bound",
+            ("band",),
+            {(name,): count for name, count in zip(NAMES, taken.ready_by_band, strict=True)},
         )
         for name, what, field in _TIER_GAUGES:
             by_tier = {(tier,): _at(taken.tiers, f"{tier}_{field}") for tier in ("hot", "cold")}

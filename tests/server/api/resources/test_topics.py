@@ -3,9 +3,11 @@
 import base64
 
 import pytest
+import trio
 
 from tests.server.api.asking import ask, code, fields_of, said
 from tests.server.wire.places import SMALL, alone, begun, new_site, open_site
+from topics.embed.aio.hub import now_us
 from topics.kernel.config import TopicConfig
 from topics.kernel.limits import Limits
 from topics.testing.clock import ManualClock
@@ -118,7 +120,7 @@ async def test_state_shows_everything_creates_nothing_and_counts_as_a_read_unles
         assert fields == {
             "topic": "a", "type": "log", "epoch": 1, "head_seq": 3, "durable_seq": 3, "earliest_seq": 2,
             "evict_floor": 2, "next_seq": 4, "count": 2, "bytes": 4,
-            "last_write_ts": written_ms, "last_read_ts": written_ms + 50,
+            "effective_priority": 7, "last_write_ts": written_ms, "last_read_ts": written_ms + 50,
         }  # fmt: skip
 
         clock.advance(50)
@@ -127,6 +129,39 @@ async def test_state_shows_everything_creates_nothing_and_counts_as_a_read_unles
         assert (await said(site, "GET", "/v0/topics/a?touch=false"))[1]["last_read_ts"] == written_ms + 50
         await ask(site, "GET", "/v0/topics?touch=true")
         assert (await said(site, "GET", "/v0/topics/a?touch=false"))[1]["last_read_ts"] == written_ms + 100
+
+
+@pytest.mark.rule("S10.1", "S10.2", "S10.3", "S10.4", "H3.2", "H3.5")
+async def test_the_effective_priority_is_the_configured_one_or_follows_reads_and_grows_while_news_waits(
+    autojump_clock,
+):
+    clock = ManualClock()
+    site = new_site()
+    async with alone(), begun(site, clock=clock):
+        runtime = site.ready_runtime()
+
+        async def told(query="?touch=false"):
+            shown = (await said(site, "GET", "/v0/topics/auto" + query))[1]["effective_priority"]
+            rows = (await said(site, "GET", "/v0/topics"))[1]["topics"]
+            assert [row["effective_priority"] for row in rows] == [shown, 9, 0]
+            return shown
+
+        for name, config in (("auto", {}), ("fixed", {"priority": 9}), ("none", {"auto_priority": False})):
+            await ask(site, "PUT", f"/v0/topics/{name}", config)
+        assert await told() == 0  # never read
+        assert await told("") == 500  # it was just now
+        clock.advance(30_000)
+        assert await told() == 250
+        await ask(site, "POST", "/v0/topics/auto/diff", {})
+        assert await told() == 500
+        clock.advance(300_000)
+        assert await told() == 0
+
+        runtime.hub.ready.mark("auto", 0, now_us())
+        await trio.sleep(2)
+        assert await told() == 200
+        runtime.hub.ready.done("auto")
+        assert await told() == 0
 
 
 @pytest.mark.rule("H3.5", "H1.19", "H1.20", "H1.18")
@@ -140,8 +175,9 @@ async def test_lists_ascend_by_name_page_by_page():
         status, page = await said(site, "GET", "/v0/topics")
         assert (status, [t["topic"] for t in page["topics"]]) == (200, names[:100])
         assert page["topics"][0] == {
-            "topic": "a000", "type": "log", "head_seq": 1, "earliest_seq": 1, "count": 1, "bytes": 1,
-            "durability": "disk", "durable": False,
+            "topic": "a000", "type": "log", "head_seq": 1, "earliest_seq": 1, "evict_floor": 1,
+            "count": 1, "bytes": 1, "durability": "disk", "durable": False,
+            "effective_priority": 0,
         }  # fmt: skip
 
         for size, expected in (("0", 100), ("1", 1), ("299", 299), ("300", 300), ("99999", 300)):

@@ -67,7 +67,9 @@ class _WriteIn(msgspec.Struct, kw_only=True):
         bool | None, s.said("Create an absent topic; the server's `TOPICS_AUTO_CREATE` if not given")
     ] = None
     config: Annotated[msgspec.Raw, s.said(**s.or_null(s.ref("TopicConfig")))] = NO_CONFIG
-    disable_backpressure: Annotated[bool | None, s.said("Wait where pressure would refuse")] = None
+    disable_backpressure: Annotated[bool | None, s.said("Not to be refused for pressure; takes `admin`")] = (
+        None
+    )
     expected_head: Annotated[
         int | None, s.counted("Write only if this is the last assigned seq, else 409 `seq_mismatch`")
     ] = None

@@ -44,11 +44,14 @@ _PRIORITY_MAX: Final = 9
 
 
 class WriteWish(msgspec.Struct, frozen=True, eq=False):
-    """`gives_config`: of a topic, should it create one. `ignored`: names in the body that nobody knows."""
+    """`gives_config`: of a topic, should it create one. `skips_pressure`: it is not refused for that. `ignored`: names
+    in the body that nobody knows.
+    """
 
     command: Append
     return_seqs: bool
     gives_config: bool
+    skips_pressure: bool
     ignored: Sequence[str] = ()
 
 
@@ -110,7 +113,8 @@ def decode_write(
         create=auto_create if write.create is None else write.create,
         config=config,
     )
-    return WriteWish(command, write.return_seqs is not False, gives_config, ignored)
+    skips_pressure = write.disable_backpressure is True
+    return WriteWish(command, write.return_seqs is not False, gives_config, skips_pressure, ignored)
 
 
 def decode_config(text: bytes, limits: Limits, *, field: str) -> TopicConfig:

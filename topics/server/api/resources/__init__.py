@@ -4,6 +4,7 @@ backup   what keeps a store safe: a checkpoint now, a backup of it
 consumers  positions that the server keeps for those who read
 job_ops  the jobs of a queue over a WebSocket; with jobs that are pushed
 jobs     the jobs of a queue: claim, ack, nack, extend, peek, pause, resume, purge
+pressure  how much too much it is, and what is left off because of it
 reads    a page of records, waited for if asked
 records  records written and deleted
 schedules  records that are appended when their time comes: put, look, list, delete
@@ -12,5 +13,6 @@ state    a server as its handlers see it: its options, what it counts, and the r
 topics   topics themselves: put, state, list, delete
 watch    topics watched: what a watch asks, sessions and streams of server-sent events
 watch_ops  topics watched over a WebSocket
+why      what became of a record, a job, or what a reader has not got
 work     jobs pushed as server-sent events
 """

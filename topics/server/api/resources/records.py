@@ -66,7 +66,11 @@ async def publish(call: OpCall) -> None:
 
 
 async def decoded_write(site: ServerState, topic: str, text: bytes, forms: WriteForms, key: Key) -> WriteWish:
-    """A write as it is asked for, decoded in a thread if it is large, that `key` may ask for. Raises `Rejected`."""
+    """A write as it is asked for, decoded in a thread if it is large, that `key` may ask for, and there is room for.
+
+    Raises:
+        Rejected: what is wrong with it; forbidden; throttled, and it was not proposed.
+    """
     options = site.options
     decode = partial(
         decode_write,
@@ -81,6 +85,10 @@ async def decoded_write(site: ServerState, topic: str, text: bytes, forms: Write
     if wish.gives_config:
         key.check_scopes(_ADMIN, "a config in a write")
         check_dead_letter(key, wish.command.config, field="config.dead_letter")
+    if wish.skips_pressure:
+        key.check_scopes(_ADMIN, "disable_backpressure")
+    else:
+        site.ready_runtime().check_pressure(topic)
     return wish
 
 

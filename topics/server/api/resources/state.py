@@ -13,7 +13,7 @@ import trio
 from topics.embed.aio.runtime import Runtime
 from topics.host.system.entropy import SystemEntropy
 from topics.kernel.errors import Code, Rejected
-from topics.kernel.limits import KIB, Limits
+from topics.kernel.limits import KIB, WHY_LOG_BYTES_MAX, Limits
 from topics.kernel.ports import Entropy
 from topics.server.api.bodies.known import KnownLabels
 from topics.server.api.memory import MemoryAccount
@@ -54,6 +54,7 @@ class SiteOptions:
     access_log: bool = False
     slow_request_s: float = 0.0
     tracing: Tracing | None = None
+    why_log_bytes_max: int = WHY_LOG_BYTES_MAX
     entropy: Entropy = attrs.field(factory=SystemEntropy)
 
 
@@ -88,6 +89,7 @@ class ServerState:
         self._watches: WatchSessions | None = None
         self.labels = KnownLabels()
         self.decoding = trio.CapacityLimiter(DECODED_AT_ONCE)
+        self.looking_back = trio.CapacityLimiter(1)  # at the log: `resources.why`
 
     async def decoded(self, size: int, decode: Callable[[], T]) -> T:
         """So many bytes decoded by a pure function: in a thread if they are many, so that others are served meanwhile.

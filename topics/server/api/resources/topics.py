@@ -54,7 +54,7 @@ async def get_topic(call: HandlerCall) -> Answer:
     name, touch = call.topic(), call.flag("touch", default=True)
     runtime = call.runtime
     await runtime.let_time_pass(name)
-    return call.ok(state_fields(runtime.engine.topic_state(name, touch=touch)))
+    return call.ok(state_fields(runtime.topic_state(name, touch=touch)))
 
 
 def state_fields(state: TopicState) -> dict[str, object]:
@@ -83,7 +83,7 @@ async def list_topics(call: HandlerCall) -> Answer:
         if i % _SLICE == _SLICE - 1:
             await trio.lowlevel.checkpoint()
         try:
-            state = runtime.engine.topic_state(name, touch=touch)
+            state = runtime.topic_state(name, touch=touch)
         except Rejected:
             continue  # its deletion is on its way
         listed.append(
@@ -92,10 +92,12 @@ async def list_topics(call: HandlerCall) -> Answer:
                 "type": state.type,
                 "head_seq": state.head_seq,
                 "earliest_seq": state.earliest_seq,
+                "evict_floor": state.evict_floor,
                 "count": state.count,
                 "bytes": state.bytes,
                 "durability": state.config.durability.value,
                 "durable": state.config.durable,
+                "effective_priority": state.effective_priority,
             }
         )
     fields: dict[str, object] = {"topics": listed}
@@ -153,7 +155,7 @@ _CONFIG: Final[Mapping[str, s.Schema]] = {  # of a topic
     "priority": {
         "type": ["integer", "null"], "default": None, "description": "-1000 to 1000, null for none",
     },
-    "auto_priority": s.flag("Let the server move the priority", default=True),
+    "auto_priority": s.flag("Without a `priority`: derive it from how lately the topic was read", default=True),
     "auto_create": s.flag("Echoed; what a write creates is its own `create`", default=True),
     "idempotency_window_ms": s.count("How long a write's key is remembered", default=120_000),
     "dedup_window_ms": s.count("How long a `dedup_id` is remembered; the idempotency window if not given"),
@@ -193,6 +195,12 @@ def _without_defaults(fields: Mapping[str, s.Schema]) -> dict[str, s.Schema]:
     }
 
 
+_EVICT_FLOOR: Final = s.count("1 + the highest seq lost to a cap or the topic's TTL", minimum=1)
+_PRIORITY: Final[s.Schema] = {
+    "type": "integer",
+    "description": "Whose watchers are told first under load: `priority`, or 500 when it was just read and half of that"
+    " every 30 s; while its news waits, 100 more a second",
+}
 _NUMBER: Final[s.Schema] = {"type": "number", "minimum": 1, "description": "Times this"}
 SCHEMAS: Final[Mapping[str, s.Schema]] = {
     "TopicConfig": {
@@ -217,9 +225,9 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
         "A topic as published", "queue",
         topic=s.TOPIC, type=s.text("`log` or `queue`"), epoch=s.EPOCH, head_seq=s.HEAD, durable_seq=s.DURABLE,
         earliest_seq=s.EARLIEST,
-        evict_floor=s.count("1 + the highest seq lost to a cap or the topic's TTL", minimum=1),
+        evict_floor=_EVICT_FLOOR,
         next_seq=s.count("`head_seq` + 1", minimum=1), count=s.LIVE, bytes=s.BYTES, config=s.ref("FullConfig"),
-        last_write_ts=s.or_null(s.TS), last_read_ts=s.or_null(s.TS),
+        effective_priority=_PRIORITY, last_write_ts=s.or_null(s.TS), last_read_ts=s.or_null(s.TS),
         queue=s.ref("QueueState"),
     ),
     "QueueState": s.object_of(
@@ -230,9 +238,10 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
     ),
     "ListedTopic": s.object_of(
         "A topic in a list", "*",
-        topic=s.TOPIC, type=s.text("`log` or `queue`"), head_seq=s.HEAD, earliest_seq=s.EARLIEST, count=s.LIVE,
-        bytes=s.BYTES, durability=s.text("Its class: `ephemeral`, `memory`, `disk` or `fsync`"),
-        durable=s.flag("Its class is `fsync`"),
+        topic=s.TOPIC, type=s.text("`log` or `queue`"), head_seq=s.HEAD, earliest_seq=s.EARLIEST,
+        evict_floor=_EVICT_FLOOR, count=s.LIVE, bytes=s.BYTES,
+        durability=s.text("Its class: `ephemeral`, `memory`, `disk` or `fsync`"),
+        durable=s.flag("Its class is `fsync`"), effective_priority=_PRIORITY,
     ),
     "TopicList": s.answer_of(
         "Topics, ascending by name", "next_cursor",
