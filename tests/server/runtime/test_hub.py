@@ -247,12 +247,12 @@ def press(governor):
     """Have it see nothing but trouble for two seconds."""
     for n in range(20):
         governor.waited(10**6)
-        governor.sample(n * SAMPLE_US, ready=SLICE, oldest_us=0, busy=1.0)
+        governor.sample(n * SAMPLE_US, ready=SLICE, late_us=0, busy=1.0)
 
 
 @pytest.mark.rule("S10.9")
 async def test_under_pressure_news_of_a_topic_waits_for_more_and_is_told_as_one(autojump_clock):
-    hub, one = Hub(), Follows("a")
+    hub, one = Hub({"a": -1}.get), Follows("a")
     hub.follow(one)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hub.run)

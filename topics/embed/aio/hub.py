@@ -210,16 +210,17 @@ class Hub:
                 await trio.lowlevel.checkpoint()
             else:
                 self._spent = self._slices = 0
-                with trio.move_on_at(_at(self.ready.oldest_us(), self.governor.coalesce_us)):
+                due_us = self.ready.first_due_us(self.governor.coalesce_us)
+                with trio.move_on_at(math.inf if due_us is None else (due_us + 1) / 1_000_000):
                     await self._more.park()
             self._spent = 0
 
     def judge(self, now_us: int, busy: float) -> None:
         """How much too much it is: to be asked every `SAMPLE_US` from `behind` on, until the governor is at rest."""
         ready, governor = self.ready, self.governor
-        oldest_us = ready.oldest_us()
-        waited_us = 0 if oldest_us is None else max(now_us - oldest_us - governor.coalesce_us, 0)
-        governor.sample(now_us, ready=len(ready), oldest_us=waited_us, busy=busy)
+        due_us = ready.first_due_us(governor.coalesce_us)
+        late_us = 0 if due_us is None else max(now_us - due_us, 0)
+        governor.sample(now_us, ready=len(ready), late_us=late_us, busy=busy)
         if governor.is_holding and not ready.is_holding:
             ready.hold()
         elif ready.is_holding and not governor.is_holding:
@@ -277,9 +278,9 @@ class Hub:
                 return
             dirty, before = self._dirty[topic], self._spent
             if not dirty.at:
-                waited_us = at_us - self.ready.since_us(topic) - window_us
-                self.governor.waited(waited_us)
-                self._observe(waited_us / 1_000_000)
+                late_us = at_us - self.ready.due_us(topic, window_us)
+                self.governor.waited(late_us)
+                self._observe(late_us / 1_000_000)
             if dirty.followers is None:
                 dirty.followers = self._followers(topic, dirty.kinds)
             dirty.at = self._tell_from(dirty.at, dirty.followers, topic, dirty.news, ends)
@@ -315,8 +316,3 @@ class Hub:
 def now_us() -> int:
     """Of the loop's clock, as the ready set counts."""
     return int(trio.current_time() * 1_000_000)
-
-
-def _at(oldest_us: int | None, window_us: int) -> float:
-    """When who has waited longest has waited for the window."""
-    return math.inf if oldest_us is None else (oldest_us + window_us + 1) / 1_000_000
