@@ -59,7 +59,7 @@ class Saturated:
                 self.hub.follow(self.watches[-1])
 
     async def write(self):
-        """Every topic in turn, at its time whatever else is done: what has come in one pass of the loop is one batch."""
+        """Every topic in turn, at its time whatever else is done: what comes in one pass of the loop is one batch."""
         at, ends = trio.current_time(), trio.current_time() + FOR_S
         topics = cycle(self.priorities)
         while at < ends:
