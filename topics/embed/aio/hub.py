@@ -97,10 +97,10 @@ class Subscribers:
 class Dirty:
     """A topic with news that its followers are not told yet: `kinds` of it. It is told in a go: to `followers`, of whom
     it is the turn of the one at `at`; None before the first turn. What comes meanwhile is for those, too, who were told
-    already: `again`, to those before `told_before`.
+    already: `again`, to those before `told_before`. Such a go is to a part of them.
     """
 
-    __slots__ = ("again", "at", "followers", "kinds", "news", "told_before")
+    __slots__ = ("again", "at", "followers", "is_part", "kinds", "news", "told_before")
 
     def __init__(
         self, kinds: News, news: Subscribers, followers: Sequence[Follower] | None = None, at: int = 0
@@ -110,24 +110,28 @@ class Dirty:
         self.followers = followers
         self.at = at
         self.again, self.told_before = NO_NEWS, 0
+        self.is_part = False
 
     def add(self, kinds: News, news: Subscribers) -> None:
         """More has come: what was found for others is old by now."""
         self.news = news
-        if self.followers is None:
-            self.kinds |= kinds
-        else:
+        if self.at:
             self.again |= kinds
             self.told_before = self.at
+        else:
+            self.kinds |= kinds
+            self.followers = None  # if it was for a part, it is for all of them now
 
     def next_go(self) -> Dirty | None:
         """For those who were told too early; None if nobody was."""
         assert self.followers is not None
-        if self.again in TOLD_TO_READERS and self.kinds not in TOLD_TO_READERS:
-            return Dirty(self.again, self.news)  # to more than those whom the first was for
-        if self.again is NO_NEWS or not self.told_before:
+        if self.again is NO_NEWS:
             return None
-        return Dirty(self.kinds, self.news, self.followers[: self.told_before])
+        if self.is_part or (self.again in TOLD_TO_READERS and self.kinds not in TOLD_TO_READERS):
+            return Dirty(self.again, self.news)  # to more than those whom this one was for
+        go = Dirty(self.kinds, self.news, self.followers[: self.told_before])
+        go.is_part = True
+        return go
 
 
 class Hub:
