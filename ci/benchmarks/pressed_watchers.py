@@ -1,7 +1,7 @@
 """The generator of pressure: topics of several priorities, each with its watchers, and more written than can be told.
 
-A few topics are written at a steady pace, all others as fast as answers come. A record is the time at which it was sent,
-so each watcher knows how long it took; every watcher is held to have every record, in order, when all is over.
+A few topics are written at a steady pace, all others as fast as answers come. A record is the time at which it was
+sent, so each watcher knows how long it took; every one is held to have every record, in order, when all is over.
 
 usage: python -m ci.benchmarks.pressed_watchers PLAN     a JSON object, see `PressedPlan`; prints `Pressed` as JSON
 """
@@ -62,7 +62,7 @@ class Told(msgspec.Struct, kw_only=True):
 
 
 class Pressed(msgspec.Struct, kw_only=True):
-    """`read`: seqs that a read of a topic of the lowest band gave when its watchers were held, and how many its watchers
+    """`read`: how many records a read of a topic of the lowest band gave when its watchers were held, and how many they
     had by then. `server_busy`, `busy`: parts of a core.
     """
 
