@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 import topics
 from tests.crash.serving import Served
@@ -235,6 +235,24 @@ def test_a_delete_shows_what_would_go_and_asks(browser: Browser, url: str, clien
     assert doomed.state().count == 1500
 
 
+def test_a_preview_that_comes_late_deletes_nothing_else(
+    browser: Browser, url: str, client: topics.Client
+) -> None:
+    late = client.create("late")
+    late.put_many({"data": n, "tag": "eu" if n % 2 else "asia"} for n in range(10))
+    with looking(browser, url, "#/topics/late/delete") as page:
+        held: list[Route] = []
+        page.route("**/v0/topics/late/diff", lambda route: held.append(route))  # noqa: PLW0108 -- it asks for a Python function
+        page.get_by_label("Tag").fill("eu")
+        with page.expect_request("**/v0/topics/late/diff"):
+            page.get_by_role("button", name="Preview").click()
+        page.get_by_label("Tag").fill("asia")
+        with page.expect_response("**/v0/topics/late/diff"):
+            held.pop().continue_()
+        page.wait_for_timeout(300)
+        expect(page.get_by_role("button", name="Delete")).to_have_count(0)
+
+
 @pytest.mark.rule("O4.4")
 def test_a_queue_shows_who_holds_what_and_its_dead_letters_go_back(
     browser: Browser, url: str, client: topics.Client
@@ -272,6 +290,7 @@ def test_the_other_views_have_what_they_are_of(browser: Browser, url: str) -> No
         expect(page.get_by_role("row").filter(has_text="nightly")).to_contain_text("0 3 * * * Europe/Berlin")
         go(page, "#/node")
         until(page, "Nothing is known to be damaged.")
+        until(page, "signals scheduling_latency_ms")
         expect(page.get_by_role("region", name="Shards of the log")).to_contain_text("written")
         go(page, "#/no-such-view")
         until(page, "Topics")
@@ -354,6 +373,17 @@ def test_everything_is_reached_by_keyboard_and_focus_is_seen(browser: Browser, u
         tab_to("1")
         page.keyboard.press("Enter")
         until(page, "to be seen")
+
+
+@pytest.mark.rule("O4.1")
+def test_what_has_the_focus_keeps_it_while_lists_are_drawn_anew(browser: Browser, url: str) -> None:
+    with looking(browser, url) as page:
+        until(page, "orders.00").focus()
+        for _ in range(2):
+            with page.expect_response(lambda answer: "/v0/topics?" in answer.url):
+                pass
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.activeElement.textContent") == "orders.00"
 
 
 @pytest.mark.rule("O4.1")

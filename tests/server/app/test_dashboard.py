@@ -21,8 +21,8 @@ UPLOT = {
     "uPlot.esm.js": "5dd9b3281aa64b461b42d9945f6adb2649d346502b12281a9ae0d46599a80eba",
     "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
 }
-# Asked only where the server's description has them; these are on their way.
-AWAITED = {("GET", "/v0/routers"), ("GET", "/v0/admin/pressure")}
+# Asked only where the server's description has it; it is on its way.
+AWAITED = {("GET", "/v0/routers")}
 
 
 def in_use(text: str) -> set[str]:

@@ -1,6 +1,6 @@
 // The server itself: the disk, the log, checkpoints, what is damaged, and how busy it is.
 import { bytes, count, duration, el, facts, put, row, table } from "./dom.mjs"
-import { call, has, poll, Refused } from "./api.mjs"
+import { call, poll, Refused } from "./api.mjs"
 import { chart, History } from "./chart.mjs"
 import { Figures } from "./figures.mjs"
 
@@ -37,7 +37,7 @@ export function node() {
       put(trouble, troubleOf(await call("ready", { signal })))
     })
     poll(signal, FIGURES_MS, async () => {
-      if (!mayAsk || !(await has("pressure"))) return
+      if (!mayAsk) return
       try {
         put(pressure, pressureOf(await call("pressure", { signal })))
       } catch (error) {
@@ -90,7 +90,7 @@ function troubleOf({ damages = [], cut_tail: cuts = [] }) {
   ].flat()
 }
 
-// Whatever the server tells of it: numbers as they are, and those in groups by the group's name.
+// What the server tells of it: numbers as they are, and those in groups by the group's name.
 function pressureOf(answer) {
   const { performance: _, ...told } = answer
   const pairs = Object.entries(told).flatMap(([name, value]) => value !== null && typeof value === "object"

@@ -97,7 +97,7 @@ function took({ topic, head_seq: head }) {
 
 function summary(figures, before, size) {
   const sync = (q) => figures.quantile("topics_fsync_duration_seconds", q, before) ?? figures.quantile("topics_fsync_duration_seconds", q)
-  const p99 = sync(0.99)
+  const p99 = sync(0.99), pressure = figures.sum("topics_pressure") ?? 0
   const readOnly = figures.sum("topics_wal_shard_read_only"), low = figures.sum("topics_wal_shard_disk_low"), damages = figures.sum("topics_damages")
   return facts(
     ["Topics", count(figures.sum("topics_topics") ?? 0)],
@@ -106,7 +106,7 @@ function summary(figures, before, size) {
     ["Written", size === null ? "…" : `${bytes(size)}/s`],
     ["fsync p50 / p99", p99 === null ? "none yet" : `${duration(sync(0.5) * 1000)} / ${duration(p99 * 1000)}`],
     ["Connections", count(figures.sum("topics_connections") ?? 0)],
-    figures.sum("topics_pressure") !== null && ["Pressure", figures.sum("topics_pressure").toFixed(2)],
+    ["Pressure", el("meter", { min: 0, max: 1, low: 0.2, high: 0.6, optimum: 0, value: pressure, "aria-label": "Pressure" }), ` ${pressure.toFixed(2)}`],
     readOnly > 0 && ["Read-only", el("strong", {}, `${readOnly} shards`)],
     low > 0 && ["Disk", el("strong", {}, "low: appends are refused")],
     damages > 0 && ["Damages", el("a", { href: "#/node" }, count(damages))])

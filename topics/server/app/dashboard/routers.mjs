@@ -27,21 +27,21 @@ function link(topic) {
   return el("a", { class: "data", href: `#/topics/${encodeURIComponent(topic)}/live` }, topic)
 }
 
-// How many arrows a topic is behind those that nothing leads to; in a cycle no further than there are topics.
+// How many arrows a topic is behind those that nothing leads to. An arrow that closes a cycle does not count.
 export function columnsOf(routers) {
-  const names = [...new Set(routers.flatMap(({ source, dest }) => [source, dest]))].sort()
-  const column = new Map(names.map((name) => [name, 0]))
-  for (let pass = 0; pass < names.length; pass++) {
-    let isMoved = false
-    for (const { source, dest } of routers) {
-      const next = column.get(source) + 1
-      if (source !== dest && next > column.get(dest) && next < names.length) {
-        column.set(dest, next)
-        isMoved = true
-      }
-    }
-    if (!isMoved) break
+  const next = new Map(), column = new Map(), path = new Set()
+  for (const { source, dest } of routers) next.set(source, [...(next.get(source) ?? []), dest])
+  function place(name, at) {
+    if (path.has(name) || at <= (column.get(name) ?? -1)) return
+    column.set(name, at)
+    path.add(name)
+    for (const dest of next.get(name) ?? []) place(dest, at + 1)
+    path.delete(name)
   }
+  const fed = new Set(routers.map(({ dest }) => dest))
+  const sources = [...next.keys()].sort()
+  for (const name of sources.filter((one) => !fed.has(one))) place(name, 0)
+  for (const name of sources.filter((one) => !column.has(one))) place(name, 0)
   return column
 }
 
@@ -56,7 +56,7 @@ function drawing(routers) {
   }
   const width = 20 + (used.length - 1) * BOX.across + BOX.width, height = 20 + Math.max(...heights) * BOX.down
   const title = `${routers.length} routers between ${at.size} topics; the table below has them`
-  return svg("svg", { class: "graph", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title },
+  return svg("svg", { class: "graph", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title },
     routers.map((one) => arrow(one, at.get(one.source), at.get(one.dest))),
     [...at].map(([name, { x, y }]) => svg("a", { href: `#/topics/${encodeURIComponent(name)}/live` },
       svg("title", {}, name), svg("rect", { x, y, width: BOX.width, height: BOX.height, rx: 4 }),

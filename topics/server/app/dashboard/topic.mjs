@@ -30,7 +30,7 @@ export function topic(name = "", asked = "live") {
     put(figures, facts(
       ["Type", state.type], ["Class", state.config.durability], ["Records", count(state.count)], ["Size", bytes(state.bytes)],
       ["Head", count(state.head_seq)], ["Durable", count(state.durable_seq)], ["Earliest", count(state.earliest_seq)],
-      ["Lost below", count(state.evict_floor)], ["Epoch", count(state.epoch)], ["Last write", time(state.last_write_ts)]))
+      ["Lost below", count(state.evict_floor)], ["Epoch", count(state.epoch)], ["Priority", state.effective_priority], ["Last write", time(state.last_write_ts)]))
     put(line, seqLine(state, { height: 28, gaps, marks: [
       ...consumers.slice(0, MARKS_MAX).map(({ consumer, from_seq: seq, lag }) => ({ seq, kind: "consumer", text: `${consumer} has read up to ${count(seq)}, ${count(lag)} behind` })),
       { seq: state.durable_seq, kind: "durable", text: `a power cut now would leave all up to ${count(state.durable_seq)}` },
