@@ -21,7 +21,7 @@ from topics.codec.log.frame import FRAME_HEAD, FrameType
 from topics.codec.log.run import Run
 from topics.codec.log.scan import scan
 from topics.codec.log.walheader import HEADER_SIZE
-from topics.engine.commands import Ack, Claim, Extend, Nack, Pause, Purge, Redrive
+from topics.engine.commands import Ack, Claim, Extend, Nack, Pause, Purge, PutRouter, Redrive
 from topics.host.wal.archive import ArchiveRules
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import U64_MAX
@@ -717,6 +717,37 @@ def on_its_way(s):
     s.sync()
     s.begin_moves("q", [1], "dlq", b"gone wrong")
     s.drain()
+
+
+# Routers.
+
+
+def routed(s, **config):
+    s.create("t", **config)
+    s.create("d")
+    s.run(PutRouter(router="r", source="t", dest="d", filter=parse_match("eu", tag_bytes_max=U64_MAX)))
+    s.put("d", 9)
+    s.put("t", 1, 2, 3, tag=[b"eu", b"us", b"eu"], node=[b"n", b"n", b"n"])
+
+
+@incident("d", 3)
+def copied_by_a_router(s):
+    routed(s)
+
+
+@incident("t", 3)
+def copied_by_a_router_to_another_topic(s):
+    routed(s)
+
+
+@incident("t", 2)
+def not_copied_for_the_filter_left_it_out(s):
+    routed(s)
+
+
+@incident("d", 2)
+def copy_of_what_its_source_has_lost_since(s):
+    routed(s, cap_records=1)
 
 
 def write_answers():

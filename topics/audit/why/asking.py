@@ -21,7 +21,9 @@ from topics.audit.why.values import Before, Event, LogTold, Standing, Why, WhyRa
 from topics.audit.why.waiting import waits_of
 from topics.audit.why.writes import stored_event
 from topics.codec.log.control import Control, TopicCreate, TopicDelete
+from topics.codec.log.forwards import Forward
 from topics.codec.log.frame import Run
+from topics.codec.log.routers import RouterCreate, decode_router
 from topics.codec.log.scan import scan
 from topics.codec.log.walheader import HEADER_SIZE
 from topics.engine.image import Snapshot
@@ -158,6 +160,7 @@ def _known(
     log = read_kept(disk, _wanted(topic_id), budget)
     names = {image.topic_id: image.name for snapshot in snapshots for image in snapshot.state.topics}
     names |= {item.topic_id: create.name for item, create in _creations(log)}
+    names |= _router_names(log, snapshots)
     watch, topic, begun = Watch(first, last), None, None
     for start in starts(disk, log, snapshots, topic_id):
         tried = Watch(first, last)
@@ -198,7 +201,9 @@ def _wanted(topic_id: int) -> Callable[[Item], bool]:
             return True
         if isinstance(item, Run):
             return item.dedup is not None and any(dedup.startswith(moved) for _, dedup in item.dedup)
-        return isinstance(item.payload, TopicCreate | TopicDelete)
+        if isinstance(item.payload, Forward):
+            return item.payload.source == topic_id
+        return isinstance(item.payload, TopicCreate | TopicDelete | RouterCreate)
 
     return wanted
 
@@ -308,6 +313,15 @@ def _creations(log: KeptLog) -> list[tuple[Control, TopicCreate]]:
         if isinstance(at.item, Control) and isinstance(at.item.payload, TopicCreate):
             found.append((at.item, at.item.payload))
     return found
+
+
+def _router_names(log: KeptLog, snapshots: Sequence[Snapshot]) -> dict[int, str]:
+    """By id, which no topic has."""
+    found = [decode_router(told) for snapshot in snapshots for told in snapshot.state.routers]
+    for at, _ in log.walk():
+        if isinstance(at.item, Control) and isinstance(at.item.payload, RouterCreate):
+            found.append(at.item.payload)
+    return {router.id: router.name for router in found}
 
 
 def _created_ts(known: _Known) -> int | None:

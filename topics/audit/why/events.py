@@ -11,8 +11,9 @@ import msgspec
 from topics.audit.why.folding import End, Watch, selector
 from topics.audit.why.kept_log import At, KeptLog
 from topics.audit.why.values import Event
-from topics.audit.why.writes import put_event
+from topics.audit.why.writes import name_of, put_event
 from topics.codec.log.control import CheckpointMark, Control, Delete, WriteResult
+from topics.codec.log.forwards import Forward, ForwardForm
 from topics.codec.log.frame import Run
 from topics.codec.log.leases import (
     Acked,
@@ -46,6 +47,8 @@ def events_of(
     for at, is_folded in log.walk():
         if at.item.topic_id == topic_id:
             story.follow(at, end=end, may_end=not (is_folded and watch.has_folded(at)))
+        elif isinstance(forward := getattr(at.item, "payload", None), Forward):
+            story.copied(at, forward)
     return story.told(end, watch.passed, now_ms)
 
 
@@ -80,6 +83,22 @@ class _Story:
             self._end(at, end)
         elif isinstance(item, Control) and not self._has_ended:
             self._control(at, item, may_end=may_end)
+
+    def copied(self, at: At, forward: Forward) -> None:
+        """A router has brought over what its source, this topic, has had."""
+        seqs = forward.seqs() if forward.form is ForwardForm.COPIES else ()
+        if self._seq in seqs:
+            self._events.append(
+                Event(
+                    ts=at.item.ts,
+                    event="copied",
+                    file=at.path,
+                    offset=at.item.offset,
+                    router=name_of(self._names, forward.router),
+                    dest=name_of(self._names, at.item.topic_id),
+                    dest_seq=forward.dest_first + seqs.index(self._seq),
+                )
+            )
 
     def told(self, end: End | None, passed: End | None, now_ms: int) -> list[Event]:
         if end is not None and end.at is None and not self._has_ended:
@@ -200,7 +219,7 @@ class _Story:
         return {}
 
 
-_BESIDE = frozenset({"synced", "stored", "again"})  # they are not of its lease
+_BESIDE = frozenset({"synced", "stored", "again", "copied"})  # they are not of its lease
 
 
 def _place(at: At) -> tuple[object, int]:

@@ -16,6 +16,8 @@ class Event(_Told, frozen=True, kw_only=True, omit_defaults=True):
     """Something that happened to it. `event`, and what else it says:
 
     put           `first_seq`, `last_seq` of its write, and what its frame has of the rest
+                  of a record that came from another topic `source`, `source_seq`, and the `router` if one brought it
+    copied        `router` brought a copy of it to `dest`, as `dest_seq`
     again         a later write named it in its place: its `dedup_id` was known; `idempotency_key` of that write
     synced        by now the disk has it: a mark of the log says so
     stored        a checkpoint has it in a segment, synced
@@ -53,6 +55,8 @@ class Event(_Told, frozen=True, kw_only=True, omit_defaults=True):
     expires_at: int | None = None
     source: str | None = None
     source_seq: int | None = None
+    router: str | None = None
+    dest_seq: int | None = None
 
 
 class Wait(_Told, frozen=True, kw_only=True, omit_defaults=True):

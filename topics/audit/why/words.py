@@ -61,6 +61,8 @@ def _event(event: Event, when: When) -> str:
             return _put(event, when)
         case "again":
             return f"named again by a write with idempotency key {event.idempotency_key!r}: its dedup id was known"
+        case "copied":
+            return f"copied to {event.dest} as {event.dest_seq} by router {event.router}"
         case "synced":
             return "synced: the log says that the disk had it by then"
         case "stored":
@@ -113,7 +115,8 @@ def _untold(event: Event) -> str:
 def _put(event: Event, when: When) -> str:
     said = "put"
     if event.source is not None:
-        said += f", moved here from {event.source} {event.source_seq}"
+        how = "moved here" if event.router is None else f"copied here by router {event.router}"
+        said += f", {how} from {event.source} {event.source_seq}"
     if event.first_seq is not None and event.first_seq != event.last_seq:
         said += f" in a write of seqs {event.first_seq} to {event.last_seq}"
     named = (

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from itertools import islice
 
+from msgspec import structs
+
 from topics.audit.why.kept_log import At
 from topics.audit.why.values import Event
 from topics.codec.log.control import Control, WriteResult
+from topics.codec.log.forwards import Forward
 from topics.codec.log.frame import FrameView, Run, decode_frame
 from topics.host.directory.layout import path_of
 from topics.host.system.medium import Unreadable, reading
@@ -31,7 +34,16 @@ def put_event(disk: Disk, at: At, run: Run, seq: int, head: Control | None, name
             first, last, key = _write_of(buffer, run, seq, led)
     except (Corrupt, FileNotFoundError, Unreadable):
         first, last, key = run.seq_start, run.seq_stop - 1, None  # as far as the run's columns tell
-    return _event(view, ts=run.ts, file=at.path, offset=place, first=first, last=last, key=key, names=names)
+    put = _event(view, ts=run.ts, file=at.path, offset=place, first=first, last=last, key=key, names=names)
+    forward = None if head is None or i >= led else head.payload
+    if not isinstance(forward, Forward):
+        return put
+    return structs.replace(
+        put,
+        router=name_of(names, forward.router),
+        source=name_of(names, forward.source),
+        source_seq=forward.seqs()[i],
+    )
 
 
 def stored_event(disk: Disk, topic: Topic, seq: int, names: dict[int, str]) -> Event | None:
@@ -103,7 +115,12 @@ def _came_from(dedup_id: bytes, names: dict[int, str]) -> tuple[str | None, int 
     if kind not in (b"dl", b"rd") or len(numbers) != 3 or not all(number.isdigit() for number in numbers):
         return None, None
     topic_id, _, seq = map(int, numbers)
-    return names.get(topic_id, f"#{topic_id}"), seq
+    return name_of(names, topic_id), seq
+
+
+def name_of(names: dict[int, str], number: int) -> str:
+    """Of a topic or a router, which have their ids of one count; `#` and the id, if nothing that is there names it."""
+    return names.get(number, f"#{number}")
 
 
 def _text(name: bytes | None) -> str | None:

@@ -106,7 +106,7 @@ def _seen(found: Why, key: Key) -> Why:
     """Without the names of other topics that the key does not see."""
 
     def without(told: Event | Standing) -> dict[str, None]:
-        hidden = ("dest", "source") if isinstance(told, Event) else ("dest",)
+        hidden = ("dest", "source", "router") if isinstance(told, Event) else ("dest",)
         names = ((field, getattr(told, field)) for field in hidden)
         return {field: None for field, name in names if name is not None and not key.sees(name)}
 
