@@ -112,6 +112,7 @@ class DedupIds:
 
     def until(self, dedup_id: bytes, seq: int) -> int | None:
         """Until when a repeat of this id is answered with that seq; None if it is not known with it."""
+        assert seq > 0
         found = self._by_id.get(dedup_id)
         return found[1] if found is not None and found[0] == seq else None
 
