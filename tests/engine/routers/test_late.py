@@ -149,6 +149,23 @@ def test_what_is_left_out_of_an_order_is_deleted_damaged_or_filtered():
     same_after_replay(driver)
 
 
+def test_what_is_evicted_after_it_was_ordered_is_lost_in_dest_all_the_same():
+    """The order named records that lived. Nobody may take them for deleted when they are read."""
+    driver = routing(
+        of_dest={"cap_records": 2, "discard": "reject"}, of_source={"cap_records": 6, "discard": "old"}
+    )
+    driver.append(1, 2, topic="a")
+    driver.append(3, 4, 5, 6, topic="a")
+    driver.delete("b", before_seq=3)
+    driver.append(*range(7, 12), topic="a")  # evicts up to 5
+    driver.bring_over(ms=3000)
+
+    assert driver.topic("a").evict_floor == 6
+    assert lost_in(driver) == [(3, 5, "source_trim")]
+    assert driver.datas("b") == [b"6", b"7"]
+    same_after_replay(driver)
+
+
 def test_a_record_that_is_damaged_is_lost_in_dest():
     driver = routing(of_dest={"cap_records": 4, "discard": "reject"})
     driver.append(1, 2, topic="a")

@@ -118,6 +118,11 @@ def propose_bring_over(state: EngineState, lane: Lane, ticket: Ticket, now_ms: i
     if route is None or route.order is not order or order.first != route.sent + 1 or route.dest is not lane:
         state.finish(ticket, BroughtOver())
         return
+    if not order.lost and order.first < route.source_topic.evict_floor:
+        state.finish(
+            ticket, BroughtOver()
+        )  # evicted since it was ordered, not deleted: another order says so
+        return
     state.check_writable(lane.shard, lane)
     if route.dest_topic.config.durability is Durability.EPHEMERAL:
         raise Rejected(
