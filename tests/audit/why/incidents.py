@@ -26,6 +26,7 @@ from topics.host.wal.archive import ArchiveRules
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import U64_MAX
 from topics.log.reads.match import parse_match
+from topics.store.forwarding import forwarding
 from topics.testing.survival import Shape
 
 ANSWERS = Path(__file__).parent / "answers"
@@ -69,6 +70,14 @@ class Play(Scene):
             self.process_death()
         self.clock.advance(1000)
         self.open()
+
+    def bring_over(self, ms):
+        """For a while: what routers are behind with."""
+        for _ in range(ms // 10):
+            while (order := self.engine.forwards.take()) is not None:
+                self.carry(forwarding(self.engine, self.opened.reader.read, order))
+                self.drain()
+            self.wait(10)
 
     def absorb(self):
         """Checkpoints until nothing of the log so far is left."""
@@ -748,6 +757,19 @@ def not_copied_for_the_filter_left_it_out(s):
 @incident("d", 2)
 def copy_of_what_its_source_has_lost_since(s):
     routed(s, cap_records=1)
+
+
+@incident("d", 3)
+def trimmed_in_the_source_before_it_was_copied(s):
+    s.create("t", cap_records=6)
+    s.create("d", cap_records=2, discard="reject")
+    s.run(PutRouter(router="r", source="t", dest="d"))
+    s.put("t", 1, 2)
+    s.put("t", 3, 4, 5, 6)
+    s.delete("d", before_seq=3)
+    s.wait(1)
+    s.put("t", *range(7, 12))
+    s.bring_over(3000)
 
 
 def write_answers():
