@@ -95,7 +95,7 @@ def test_the_store_and_its_command_line_need_no_extra(tmp_path):
     (tmp_path / "in.jsonl").write_text('{"a": 1}\n')
     commands = (
         "put t in.jsonl", "get t", "tail t --no-follow", "ls", "state t", "queue ls", "schedule ls", "config show",
-        "fsck", "backup copy", "verify copy", "why t 1", "completion bash",
+        "fsck", "backup copy", "verify copy", "why t 1", "doctor", "completion bash",
     )  # fmt: skip
     done = run(hiding_all_but() + EMBEDDED, tmp_path, typed="\n".join(commands))
 

@@ -3,12 +3,17 @@
 import pathlib
 import re
 import shutil
+import subprocess
+import sys
 import tomllib
+import urllib.request
 import zipfile
 from email.parser import BytesParser
 
 import pytest
 from flit_core import buildapi
+
+from tests.server.process import Process
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HINTS = re.compile(r"\btopics\[(?:spark|s3|otel|dev)|pip install '?topics(?!-log)\b")
@@ -44,6 +49,28 @@ def test_the_distribution_is_topics_log_and_what_is_imported_and_typed_is_topics
     assert any(name.endswith("dashboard/uplot/LICENSE") and ".dist-info/" in name for name in names)
     assert "topics=topics.cli.main:main" in scripts
     assert any(re.fullmatch(r"topics_log-[0-9.]+\.dist-info/licenses/LICENSE", name) for name in names)
+
+
+def test_the_wheel_has_all_that_a_server_reads_and_shows(wheel, tmp_path):
+    """`ci/smoke` in short: no installation, but the wheel's own files in the place of the checkout's."""
+    place = tmp_path / "installed"
+    wheel.extractall(place)
+    with Process("--port", 0, "--data", "data", cwd=tmp_path, PYTHONPATH=str(place)) as server:
+        server.ready()
+        assert server.ask("POST", "/v0/topics/t", {"records": [{"data": 1}]})[0] == 201
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/") as page:
+            assert b"<html" in page.read()
+    code = (
+        "import topics; print(topics.__file__);"
+        "print(topics.open('data').topic('t').read(from_seq=0).records[0].data)"
+    )
+    env = {"PYTHONPATH": str(place)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.splitlines() == [str(place / "topics" / "__init__.py"), "1"]
+    assert (place / "topics" / "sample" / "earthquakes.jsonl").exists()
 
 
 def test_every_hint_names_the_distribution_that_is_ours():

@@ -7,6 +7,7 @@ backup      `backup`, `verify` and `restore`: a copy of a store that is being us
             store made of it
 check       `fsck` and `inspect`: is a data directory whole, and what is in one of its files
 consumer    `consumer`: the durable consumers of a topic, for who looks after them
+doctor      `doctor`: whether this machine can hold what topics promises, before anything is trusted to it
 key         `key`: who may ask a server what, in a file of keys that holds digests only
 leases      `queue claim`, `ack`, `nack` and `extend`: the jobs of a queue by hand, each call a step of its own
 ledgerq     `import` and `export`: directories of ledgerq into topics, and out of them

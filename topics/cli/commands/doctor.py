@@ -1,0 +1,254 @@
+"""`doctor`: whether this machine can hold what topics promises, looked at before anything is trusted to it.
+
+Each check is a function from the settings to a finding; it changes nothing, and needs no store and no extra. The disk
+is asked by a file without a name, in the data directory or where that is going to be.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import click
+
+from topics.cli.core.failure import Failed
+from topics.cli.core.invocation import Invocation, json_option, local_options, pass_invocation
+from topics.cli.io.quantities import size
+from topics.cli.io.terminal import json_line, print_table
+
+if TYPE_CHECKING:
+    from topics.cli.config.settings import Settings
+
+SYNCS: Final = 30
+SYNC_BYTES: Final = 4096
+HONEST_US: Final = 20.0  # no disk that keeps what it says is faster
+SLOW_MS: Final = 50.0
+AHEAD_S: Final = 60.0
+PYTHON_MAX: Final = (3, 14)
+KEPT_FILES: Final = 256  # beside connections
+IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
+FAR: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse.s3fs", "ceph", "glusterfs"})
+EXTRAS: Final = {
+    "server": "quart", "client": "httpx", "kv": "blake3", "rich": "rich", "spark": "pyspark", "s3": "s3fs",
+    "otel": "opentelemetry.sdk",
+}  # fmt: skip
+
+
+class Verdict(Enum):
+    OK = "ok"
+    WARNING = "warning"  # it works, and something is not as one would want it
+    BAD = "bad"
+
+
+@attrs.frozen
+class Finding:
+    check: str
+    verdict: Verdict
+    found: str
+    advice: str = ""
+
+
+@click.command()
+@json_option
+@local_options
+@pass_invocation
+def doctor(invocation: Invocation, as_json: bool) -> None:
+    """Look whether this machine can hold what topics promises.
+
+    The disk under the data directory and whether its syncs are real, free space, open files, the clock, the port of a
+    server, this Python, what is installed. Changes nothing. Exit code 1 if something is bad, 0 with warnings.
+    """
+    findings = [check(invocation.settings) for check in CHECKS]
+    if as_json:
+        told = [attrs.asdict(one) | {"verdict": one.verdict.value} for one in findings]
+        sys.stdout.buffer.write(json_line({"findings": told}))
+        sys.stdout.flush()
+    else:
+        print_table(
+            ("check", "", "found", "what to do"),
+            [(one.check, one.verdict.value, one.found, one.advice) for one in findings],
+        )
+    bad = [one for one in findings if one.verdict is Verdict.BAD]
+    if bad:
+        raise Failed(f"{bad[0].check}: {bad[0].found}: {bad[0].advice}", quiet=as_json)
+
+
+def _python(_: Settings) -> Finding:
+    found = f"{platform.python_implementation()} {platform.python_version()}"
+    if sys.implementation.name != "cpython" or sys.version_info[:2] > PYTHON_MAX:
+        return Finding("python", Verdict.WARNING, found, "CPython 3.11 to 3.14 is what is tested")
+    return Finding("python", Verdict.OK, found)
+
+
+def _packages(_: Settings) -> Finding:
+    there = [extra for extra, module in EXTRAS.items() if _is_installed(module)]
+    return Finding("extras", Verdict.OK, ", ".join(there) or "none: the embedded store and its command line")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _file_system(settings: Settings) -> Finding:
+    folder = there(settings.data)
+    kind = file_system_of(folder)
+    if not os.access(folder, os.W_OK):
+        return Finding("directory", Verdict.BAD, f"{folder} cannot be written", "change its owner, or --data")
+    found = f"{settings.data}, on {kind or 'a file system of unknown kind'}"
+    if kind in IN_MEMORY:
+        return Finding("directory", Verdict.WARNING, found, "it is in memory: nothing outlives the machine")
+    if kind in FAR:
+        return Finding(
+            "directory", Verdict.WARNING, found, "a network's: use a local disk for what must not be lost"
+        )
+    return Finding("directory", Verdict.OK, found)
+
+
+def _space(settings: Settings) -> Finding:
+    status = os.statvfs(there(settings.data))
+    free, kept = status.f_bavail * status.f_frsize, settings.options().min_free_bytes
+    found = f"{size(free)} free"
+    if free < kept:
+        return Finding(
+            "space", Verdict.BAD, found, f"writes are refused below min_free_bytes, {size(kept)}: make room"
+        )
+    if free < 10 * kept:
+        return Finding(
+            "space", Verdict.WARNING, found, f"near min_free_bytes, {size(kept)}, where writes are refused"
+        )
+    return Finding("space", Verdict.OK, found)
+
+
+def _syncs(settings: Settings) -> Finding:
+    folder = there(settings.data)
+    if file_system_of(folder) in IN_MEMORY:
+        return Finding(
+            "syncs", Verdict.WARNING, "none: it is in memory", "use a disk for what must not be lost"
+        )
+    try:
+        took_s = sync_times(folder)
+    except OSError as error:
+        return Finding("syncs", Verdict.BAD, f"the disk refuses one: {error}", "look at the disk")
+    return judged_syncs(statistics.median(took_s), max(took_s))
+
+
+def judged_syncs(median_s: float, longest_s: float) -> Finding:
+    found = f"{median_s * 1000:.2f} ms, the longest of {SYNCS} {longest_s * 1000:.1f} ms"
+    if median_s * 1e6 < HONEST_US:
+        advice = "no disk is so fast: something says that it has synced and has not (a virtual disk's cache, eatmydata)"
+        return Finding("syncs", Verdict.WARNING, found, advice)
+    if median_s * 1000 > SLOW_MS:
+        return Finding(
+            "syncs", Verdict.WARNING, found, "writes of class fsync wait for it: use a faster disk"
+        )
+    return Finding("syncs", Verdict.OK, found)
+
+
+def sync_times(folder: Path) -> list[float]:
+    """How long each of some writes took to reach the disk. Raises OSError."""
+    from topics.host.system.systemcalls import SystemCalls
+
+    sync, took = SystemCalls().sync_data, []
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for number in range(SYNCS):
+            os.pwrite(file.fileno(), bytes([number % 256]) * SYNC_BYTES, number * SYNC_BYTES)
+            began = time.perf_counter()
+            sync(file.fileno())
+            took.append(time.perf_counter() - began)
+    return took
+
+
+def _files(settings: Settings) -> Finding:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.server().max_connections + KEPT_FILES
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        advice = f"max_connections wants {wanted}: raise ulimit -Hn (LimitNOFILE in a unit)"
+        return Finding("open files", Verdict.WARNING, f"at most {hard}", advice)
+    return Finding(
+        "open files", Verdict.OK, "any number" if hard == resource.RLIM_INFINITY else f"at most {hard}"
+    )
+
+
+def _clock(settings: Settings) -> Finding:
+    """No file that is written now may be newer than now."""
+    ahead_s = max((path.stat().st_mtime - time.time() for path in _log_files(settings.data)), default=0.0)
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    if ahead_s > AHEAD_S:
+        advice = f"the newest log file is {ahead_s:.0f} s ahead of it: set it right (NTP)"
+        return Finding("clock", Verdict.WARNING, now, advice)
+    return Finding("clock", Verdict.OK, now)
+
+
+def _log_files(data: Path) -> Sequence[Path]:
+    return [path for path in (data / "wal").glob("**/*") if path.is_file()]
+
+
+def _port(settings: Settings) -> Finding:
+    server = settings.server()
+    host = server.host.strip("[]")
+    where = f"{server.host}:{server.port}"
+    try:
+        family = socket.getaddrinfo(host, server.port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as trying:
+            trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trying.bind((host, server.port))
+    except OSError as error:
+        advice = "a server of topics, or somebody else, listens there: another --port"
+        return Finding("port", Verdict.WARNING, f"{where}: {error.strerror}", advice)
+    return Finding("port", Verdict.OK, f"{where} is free")
+
+
+def _java(_: Settings) -> Finding:
+    if not _is_installed("pyspark"):
+        return Finding("java", Verdict.OK, "not looked for: Spark is not installed")
+    from topics.spark.session import CannotRun, find_java
+
+    try:
+        java = find_java(os.environ)
+    except CannotRun as why:
+        return Finding("java", Verdict.WARNING, "none for Spark", str(why))
+    return Finding("java", Verdict.OK, f"Java {java.version}, {java.path}")
+
+
+CHECKS: Final[tuple[Callable[[Settings], Finding], ...]] = (
+    _python, _packages, _file_system, _space, _syncs, _files, _clock, _port, _java,
+)  # fmt: skip
+
+
+def there(data: Path) -> Path:
+    """The directory, or the nearest above it that exists."""
+    found = data.absolute()
+    while not found.is_dir():
+        found = found.parent
+    return found
+
+
+def file_system_of(folder: Path) -> str:
+    """Of the mount that the folder is in; "" where nobody tells."""
+    kind, longest = "", -1
+    try:
+        lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    place = folder.resolve()
+    for line in lines:
+        _, at, what, *_ = line.split(" ")
+        mount = Path(at.encode().decode("unicode_escape"))
+        if place.is_relative_to(mount) and len(mount.parts) >= longest:
+            kind, longest = what, len(mount.parts)
+    return kind
