@@ -3,7 +3,7 @@ import { button, data, el, emptyRow, put, renew, row, table, time } from "./dom.
 import { call, poll } from "./api.mjs"
 
 const LIST_MS = 3000, PAGE_SIZE = 100
-const COLUMNS = [["Topic"], ["Schedule"], ["When"], ["Last"], ["Next"], ["Missed", "wide"], ["Record", "fill wide"]]
+const COLUMNS = [["Topic", "name"], ["Schedule"], ["When"], ["Last"], ["Next"], ["Missed", "wide"], ["Record", "fill wide"]]
 
 export function schedules() {
   const body = el("tbody"), pages = el("p", { class: "buttons" })
