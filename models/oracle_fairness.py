@@ -14,6 +14,7 @@ BANDS = {
     "low": (0, 1),
     "below": (-10_000, 1),
 }  # floor, weight
+PUT_OFF = {"top": 0, "high": 1, "middle": 2, "low": 3, "below": 4}  # fourths of the window
 SLICE = 64
 
 
@@ -51,7 +52,11 @@ class Fairness:
     def whose_turn(self, now_us: int, window_us: int) -> str | None:
         self.look(now_us)
         oldest = {one.band: one for one in reversed(self.waiting)}
-        due = {band: one for band, one in oldest.items() if one.since_us + window_us <= now_us}
+        due = {
+            band: one
+            for band, one in oldest.items()
+            if one.since_us + window_us * PUT_OFF[band] // 4 <= now_us
+        }
         if not due:
             return None
         if all(self.credit[band] <= 0 for band in due):  # the round is over

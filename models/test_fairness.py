@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from models.oracle_fairness import BANDS, SLICE, Fairness
+from models.oracle_fairness import BANDS, PUT_OFF, SLICE, Fairness
 from topics.sched.ready import ReadySet
 
 pytestmark = [pytest.mark.invariant("I-13"), pytest.mark.rule("S10.5", "S10.6", "S10.7")]
@@ -99,13 +99,17 @@ class FairnessMachine(RuleBasedStateMachine):
         for one in self.oracle.waiting:
             if one.priority >= 0 and self.oracle.looked_us - one.since_us >= 10_000_000:
                 assert one.band == "top"
-        assert self.ready.oldest_us() == min((one.since_us for one in self.oracle.waiting), default=None)
+        assert self.ready.first_due_us(0) == min((one.since_us for one in self.oracle.waiting), default=None)
 
     def count(self, served, cost, window_us):
         """Whoever waits sees no more than two rounds go by: the rest of one, and one."""
         for band in BANDS:
             in_band = [one for one in self.oracle.waiting if one.band == band]
-            if band == served or not in_band or in_band[0].since_us + window_us > self.now_us:
+            if (
+                band == served
+                or not in_band
+                or in_band[0].since_us + window_us * PUT_OFF[band] // 4 > self.now_us
+            ):
                 self.passed_over[band] = 0
             else:
                 self.passed_over[band] += cost

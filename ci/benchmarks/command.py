@@ -52,6 +52,7 @@ GROUPS: Mapping[str, Callable[[Setting], Iterable[Figure]]] = {
     "b6": paging.figures,
     "b7": delivery.figures,
     "b7b": delivery.beside_stuck,
+    "b7c": delivery.under_pressure,
     "b8": jobs.served,
     "b8b": jobs.in_process,
     "b8c": jobs.handed_out,

@@ -1,4 +1,7 @@
-"""B7: from a write to the watchers' hands, by server-sent events. B12: what watchers cost that are told nothing."""
+"""B7: from a write to the watchers' hands, by server-sent events; beside one who does not read; under pressure.
+
+B12: what watchers cost that are told nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import topics
 from ci.benchmarks.figure import Figure, Setting, median_figure
 from ci.benchmarks.job_sides import MissingPeer, nats_server, redis_server
 from ci.benchmarks.load import topic_name
+from ci.benchmarks.pressed_watchers import Band, Pressed, PressedPlan
 from ci.benchmarks.served import load, serve, topics_serve
 from ci.benchmarks.turns import Turn, ratios, take_turns, turn_of
 from ci.benchmarks.watchers import Idle, Pairs, WatchPlan
@@ -24,6 +28,8 @@ PEERS: Mapping[str, tuple[str, Callable[[Path], AbstractContextManager[tuple[int
 CROWD = 1000
 BESIDE_STUCK = {"p50": 1.3, "p99": 2.0}  # with one who does not read, over without
 FILLED = 40_000  # records that he does not read: more than the kernel keeps for a connection
+TOP_P99_MS, TOP_OF_LOWEST, LONGEST_S = 25.0, 0.25, 10.0
+PRESSED_S = 8.0
 TOPICS, WATCHERS = 10_000, 1000
 IDLE_S = 20.0
 _GENERATOR = "ci.benchmarks.watchers"
@@ -80,6 +86,46 @@ def beside_stuck(setting: Setting) -> Iterator[Figure]:
             [with_him / without for with_him, without in zip(beside, alone, strict=True)],
             "×", must=must, less=True, beside=made_of,
         )  # fmt: skip
+
+
+def under_pressure(setting: Setting) -> Iterator[Figure]:
+    """More to tell than time, in bands: what of that the top sees, and how long anybody from 0 on waits."""
+    found: list[Pressed] = []
+    for _ in range(min(setting.runs, 3)):
+        with setting.directory() as path, topics_serve(path / "data") as server:
+            plan = pressed_plan(
+                server.port,
+                server.pid,
+                size=setting.count(20, 1),
+                seconds=0.5 if setting.quick else PRESSED_S,
+            )
+            found.append(load(plan, module="ci.benchmarks.pressed_watchers", result=Pressed))
+    tops, lowest = ([one.bands[name] for one in found] for name in ("top", "below"))
+    pressure, busy = max(one.pressure for one in found), statistics.median(one.server_busy for one in found)
+    yield median_figure(
+        "B7c p99 of the top band under pressure", [top.p99_ms for top in tops], "ms", must=TOP_P99_MS, less=True,
+        beside=f"pressure {pressure:.2f}, the server had {busy:.2f} of a core",
+    )  # fmt: skip
+    yield median_figure(
+        "B7c p99 of the top band / of the lowest",
+        [top.p99_ms / low.p99_ms for top, low in zip(tops, lowest, strict=True)],
+        "×", must=TOP_OF_LOWEST, less=True, beside=f"{statistics.median(low.p99_ms for low in lowest):.0f} ms there",
+    )  # fmt: skip
+    yield median_figure(
+        "B7c longest at priority 0", [one.bands["low"].longest_ms / 1000 for one in found], "s", must=LONGEST_S,
+        less=True, beside=f"{sum(top.deliveries for top in tops)} deliveries in the top band; none was lost",
+    )  # fmt: skip
+
+
+def pressed_plan(port: int, pid: int, *, size: int, seconds: float) -> PressedPlan:
+    """Few topics that matter, written at a pace, and many that do not, as fast as it goes."""
+    bands = [
+        Band(name="top", priority=800, topics=4, watchers=5, every_s=0.02),
+        Band(name="high", priority=600, topics=size, watchers=8),
+        Band(name="low", priority=0, topics=3 * size, watchers=8),
+        Band(name="below", priority=-10, topics=size, watchers=8),
+    ]
+    return PressedPlan(port=port, pid=pid, bands=bands, connections=32, seconds=seconds)
 
 
 def _watched(setting: Setting, *, watchers: int) -> Callable[[Path], Turn]:

@@ -25,6 +25,7 @@ EXPECTED = {
     "b6": "B6 diff verified from file",
     "b7": "B7 write to SSE, 100 watchers, p50",
     "b7b": "B7b p50 beside one who does not read / without",
+    "b7c": "B7c p99 of the top band / of the lowest",
     "b8": "B8 claim 100 + ack 100",
     "b8b": "B8b put + claim + ack by 100",
     "b8c": "B8c put to a waiting worker's handler, p50",

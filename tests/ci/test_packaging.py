@@ -13,7 +13,6 @@ from flit_core import buildapi
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HINTS = re.compile(r"\btopics\[(?:spark|s3|otel|dev)|pip install '?topics(?!-log)\b")
 EXTRAS = re.compile(r"topics-log\[([a-z0-9-]+)\]")
-LATER = {"otel"}  # operations 6: named in docs/rules.md as what comes later
 
 
 @pytest.fixture(scope="module")
@@ -58,4 +57,4 @@ def test_every_hint_names_the_distribution_that_is_ours():
     there = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
     assert not wrong
-    assert {"spark", "s3"} <= extras <= there.keys() | LATER
+    assert {"spark", "s3"} <= extras <= there.keys()

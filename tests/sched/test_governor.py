@@ -14,7 +14,7 @@ def settled(*, ready, latency_us, busy, samples=60):
     governor = Governor()
     for n in range(samples):
         governor.waited(latency_us)
-        governor.sample(n * SAMPLE_US, ready=ready, oldest_us=0, busy=busy)
+        governor.sample(n * SAMPLE_US, ready=ready, late_us=0, busy=busy)
     return governor
 
 
@@ -65,7 +65,7 @@ def test_pressure_is_between_0_and_1_and_more_of_anything_is_never_less(one, mor
 @pytest.mark.rule("S10.9", "S10.10")
 def test_windows_grow_with_pressure(ready, step, coalesce_us, commit_us):
     governor = Governor()
-    governor.sample(0, ready=ready, oldest_us=0, busy=1.0)
+    governor.sample(0, ready=ready, late_us=0, busy=1.0)
 
     assert (governor.step, governor.coalesce_us, governor.commit_us) == (step, coalesce_us, commit_us)
 
@@ -89,7 +89,7 @@ def test_holding_begins_when_it_was_too_much_for_a_second_and_ends_below_06():
         for _ in range(samples):
             now_us += SAMPLE_US
             governor.waited(latency_us)
-            governor.sample(now_us, ready=64, oldest_us=0, busy=busy)
+            governor.sample(now_us, ready=64, late_us=0, busy=busy)
         held.append(governor.is_holding)
 
     sees(0.1, 10)  # 0.9 s since the first that was above
@@ -108,7 +108,7 @@ def test_holding_begins_when_it_was_too_much_for_a_second_and_ends_below_06():
 def test_who_waits_and_is_not_served_is_seen_too():
     governor = Governor()
     for n in range(30):
-        governor.sample(n * SAMPLE_US, ready=1, oldest_us=n * SAMPLE_US, busy=0.0)
+        governor.sample(n * SAMPLE_US, ready=1, late_us=n * SAMPLE_US, busy=0.0)
 
     assert governor.pressure > 0.4
 
@@ -118,7 +118,7 @@ def test_when_nothing_waits_it_comes_to_rest():
     samples = 0
     while not governor.is_at_rest:
         samples += 1
-        governor.sample(10**9 + samples * SAMPLE_US, ready=0, oldest_us=0, busy=1.0)
+        governor.sample(10**9 + samples * SAMPLE_US, ready=0, late_us=0, busy=1.0)
 
     assert 10 < samples < 30
     assert (governor.step, governor.latency_us, governor.is_holding) == (Step.NOTHING, 0.0, False)

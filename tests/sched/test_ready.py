@@ -97,11 +97,17 @@ def test_who_waits_rises_to_the_top_within_10_s():
 @pytest.mark.rule("S10.9")
 def test_who_has_not_waited_for_the_window_has_no_turn_yet():
     ready = ReadySet()
-    ready.mark("a", 0, 0)
-    ready.mark("b", 900, 3000)
+    for topic, priority in (("below", -1), ("low", 0), ("middle", 250), ("high", 500)):
+        ready.mark(topic, priority, 1000)
+    due = [ready.due_us(topic, 20_000) for topic in ("below", "low", "middle", "high")]
 
-    assert [ready.next(now_us, 5000) for now_us in (4999, 5000, 8000)] == [None, "a", "b"]
-    assert ready.oldest_us() == 0
+    assert due == [21_000, 16_000, 11_000, 6000]
+    assert ready.first_due_us(20_000) == 6000
+    assert [ready.next(now_us, 20_000) for now_us in (5999, 6000)] == [None, "high"]
+    ready.done("high")
+    assert [ready.next(now_us, 20_000) for now_us in (10_999, 11_000)] == [None, "middle"]
+    ready.mark("top", 750, 10_999)
+    assert ready.next(10_999, 20_000) == "top"  # what matters most is not put off
 
 
 @pytest.mark.rule("S10.11")
@@ -117,7 +123,7 @@ def test_who_is_held_has_no_turn_grows_no_older_and_comes_in_anew():
     ready.let_go(20 * S)
 
     assert (len(ready), ready.held) == (5, 0)
-    assert ready.since_us("below") == 20 * S
+    assert ready.due_us("below", 0) == 20 * S
     assert drawn(ready, 40, now_us=20 * S).count("below") > 0
 
 

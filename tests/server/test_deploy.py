@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.server.api.asking import ask
-from tests.server.api.test_metrics import scrape
+from tests.server.api.asking import ask, scrape
 from tests.server.process import Process
 from tests.server.wire.places import open_site
 from topics.cli.config.settings import TABLE

@@ -65,11 +65,11 @@ class Governor:
         self._sum_us += latency_us
         self._count += 1
 
-    def sample(self, now_us: int, *, ready: int, oldest_us: int, busy: float) -> None:
-        """`oldest_us`: how long whoever has waited longest waits by now, beyond the window; 0 if nobody does."""
+    def sample(self, now_us: int, *, ready: int, late_us: int, busy: float) -> None:
+        """`late_us`: how long the turn of whoever has waited longest is overdue by now; 0 if nobody's is."""
         assert ready >= 0
         assert 0 <= busy <= 1
-        seen_us = self._sum_us / self._count if self._count else oldest_us
+        seen_us = self._sum_us / self._count if self._count else late_us
         self._sum_us = self._count = 0
         self.latency_us += SMOOTHING * (seen_us - self.latency_us)
         self.ready, self.busy = ready, busy

@@ -84,12 +84,17 @@ class ReadySet:
         self._put(topic, entry)
 
     def next(self, now_us: int, window_us: int = 0) -> str | None:
-        """Whose turn it is, among those that have waited for the window; None if nobody's. It stays until `done`."""
+        """Whose turn it is, among those that have waited for their window; None if nobody's. It stays until `done`.
+
+        `window_us`: of the lowest band; the higher one is, the shorter, and of the top band there is none.
+        """
         self._age(now_us)
-        latest_us = now_us - window_us
         while True:
             heads = [self._head(band) for band in range(BANDS)]
-            due = [head is not None and head[0] <= latest_us for head in heads]
+            due = [
+                head is not None and head[0] + _window(window_us, band) <= now_us
+                for band, head in enumerate(heads)
+            ]
             if not any(due):
                 return None
             for band in _TOP_DOWN:
@@ -141,19 +146,23 @@ class ReadySet:
     def held(self) -> int:
         return len(self._held)
 
-    def since_us(self, topic: str) -> int:
-        """When it came in."""
-        return self._entries[topic].since_us
+    def due_us(self, topic: str, window_us: int) -> int:
+        """When it had waited, or will have waited, for its window."""
+        entry = self._entries[topic]
+        return entry.since_us + _window(window_us, entry.band)
 
     def age_boost(self, topic: str, now_us: int) -> int:
         """What waiting adds to its priority; 0 if it does not wait."""
         entry = self._entries.get(topic)
         return 0 if entry is None else age_boost(now_us - entry.since_us)
 
-    def oldest_us(self) -> int | None:
-        """When the one that has waited longest came in; None if nobody waits."""
-        heads = [head[0] for head in map(self._head, range(BANDS)) if head is not None]
-        return min(heads, default=None)
+    def first_due_us(self, window_us: int) -> int | None:
+        """When the first of all has waited for its window; None if nobody waits."""
+        heads = [self._head(band) for band in range(BANDS)]
+        return min(
+            (head[0] + _window(window_us, band) for band, head in enumerate(heads) if head is not None),
+            default=None,
+        )
 
     # Inside.
 
@@ -188,3 +197,7 @@ class ReadySet:
                 return heap[0]
             heappop(heap)
         return None
+
+
+def _window(window_us: int, band: int) -> int:
+    return window_us * (TOP - band) // TOP

@@ -5,6 +5,7 @@ values and no protocol. `wire` (HTTP/1.1 on raw streams) and `app` (Quart on Hyp
 
     api       what the server answers, whatever plane carries it: one route table, its handlers, and one error table
     app       the other plane: Quart-Trio on Hypercorn, for HTTP/2 and for pages
+    assembly  the parts of a server as its settings want them
     auth      who may ask what: keys as they are written, as they are known, and in their file
     descriptors  how many files may be open, and how many of them may be connections
     listener  the port: connections in, each served by a task of its own, all of them known until they end

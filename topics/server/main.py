@@ -33,20 +33,17 @@ from topics.embed.aio.runtime import Runtime
 from topics.embed.aio.thread import Threads
 from topics.kernel.errors import Rejected
 from topics.kernel.ports import Disk
-from topics.server.api.origins import Origins
-from topics.server.api.resources.state import SiteOptions
 from topics.server.api.site import Site
-from topics.server.api.table import route_table
 from topics.server.app.handover import Http2HandOver
-from topics.server.auth.keyfile import begin_keys, read_keys
-from topics.server.descriptors import connections_fit, open_files_max, raise_file_limit
-from topics.server.listener import REFUSALS_MAX, Listener, ListenerOptions, bind, port_of
+from topics.server.assembly import listener_options, make_site
+from topics.server.auth.keyfile import read_keys
+from topics.server.descriptors import connections_fit, raise_file_limit
+from topics.server.listener import Listener, bind, port_of
 from topics.server.runtime.log import log, take_over_libraries
 from topics.server.settings import ServerSettings
 from topics.server.signals import Stopping, watch_signals
 from topics.server.systemd import Notifier
 from topics.server.tls import server_context
-from topics.server.wire.patience import WireOptions
 from topics.store.opened import Opened, StoreOptions
 
 RELOADED: Final = frozenset({"log_level", "certfile", "keyfile"})
@@ -172,6 +169,8 @@ class ServerRun:
                     edge.cancel_scope.cancel()
                 self._closing.set()
             supervisor.cancel_scope.cancel()
+        if self.site.reports.tracing is not None:
+            await trio.to_thread.run_sync(self.site.reports.tracing.close)
         log.info("server.ended", forced=self.listener.counts.forced)
 
     def reload(self) -> None:
@@ -337,48 +336,6 @@ class ServerRun:
         async with self._hurried(bound):
             with bound:
                 await compactor.keep_state()
-
-
-def make_site(settings: ServerSettings, options: StoreOptions) -> Site:
-    """The site as the settings want it."""
-    keys = begin_keys(settings.api_keys, settings.api_keys_file, settings.key_caps)
-    origins = Origins(allowed=settings.origins, hosts=settings.host_names, check_host=not keys.is_on)
-    return Site(
-        route_table(),
-        SiteOptions(
-            limits=options.limits,
-            auto_create=settings.auto_create,
-            origins=origins,
-            version=topics.__version__,
-            held_bytes_max=settings.max_held_bytes,
-            unsent_bytes_max=settings.max_unsent_bytes,
-            bytes_per_s=settings.body_bytes_per_s,
-            backup_bytes_per_s=settings.backup_bytes_per_s,
-            head_bytes_max=settings.max_head_bytes,
-            head_fields_max=settings.max_head_fields,
-            metric_topics_max=settings.max_metric_topics,
-            probe_auth=settings.probe_auth,
-            watch_sessions_max=settings.max_watch_sessions,
-            streams_max=settings.max_streams,
-            access_log=settings.access_log,
-            slow_request_s=settings.slow_request_ms / 1000,
-        ),
-        keys,
-    )
-
-
-def listener_options(settings: ServerSettings) -> ListenerOptions:
-    files_max = open_files_max()
-    return ListenerOptions(
-        connections_max=min(settings.max_connections, connections_fit(files_max)),
-        refusals_max=min(REFUSALS_MAX, (files_max - connections_fit(files_max)) // 4),
-        handshake_s=settings.handshake_timeout_ms / 1000,
-        wire=WireOptions(
-            head_s=settings.head_timeout_ms / 1000,
-            idle_s=settings.idle_timeout_ms / 1000,
-            byte_rate=settings.body_bytes_per_s,
-        ),
-    )
 
 
 def _alone(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -65,6 +65,7 @@ class ServerSettings:
     log_level: str = "info"
     access_log: bool = False
     slow_request_ms: int = 1000
+    traces: bool = False
     switch_interval_us: int = 300
 
     def __attrs_post_init__(self) -> None:

@@ -26,7 +26,7 @@ def press(governor: Governor, ready=64) -> None:
     """Have it see nothing but trouble for two seconds."""
     for n in range(20):
         governor.waited(10**6)
-        governor.sample(n * SAMPLE_US, ready=ready, oldest_us=0, busy=1.0)
+        governor.sample(n * SAMPLE_US, ready=ready, late_us=0, busy=1.0)
 
 
 async def wait_for_turn(site, **priorities):

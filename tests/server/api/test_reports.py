@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.api.asking import ask, fields_of
-from tests.server.api.test_metrics import of, scrape
+from tests.server.api.asking import ask, fields_of, of, scrape
 from tests.server.wire.places import open_site
 from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
@@ -149,10 +148,10 @@ async def test_an_overload_is_told_by_its_first_lines_and_a_number(lines):
     second = 100.0
     reports = RequestReports(SeededEntropy(), slow_s=1.0, now_s=lambda: second)
     for _ in range(SLOW_LINES_PER_S + 5):
-        reports.tell(None, Answer(200), Timed("health", 1.5, 0.0, b""))
+        reports.tell(None, Answer(200), Timed("health", "/v0/health", 1.5, 0.0, b""))
     assert len(lines()) == SLOW_LINES_PER_S
     second += 1
-    reports.tell(None, Answer(200), Timed("health", 1.5, 0.0, b""))
+    reports.tell(None, Answer(200), Timed("health", "/v0/health", 1.5, 0.0, b""))
 
     (line,) = lines()
     assert line["left_out"] == 5

@@ -3,6 +3,7 @@
 from collections import Counter
 from contextlib import asynccontextmanager
 from functools import partial
+from random import Random
 
 import msgspec
 import pytest
@@ -16,7 +17,7 @@ from topics.embed.aio.hub import BEHIND_SLICES, LOOK_EVERY, SLICE_S, Hub, Subscr
 from topics.engine.commands import Append
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
-from topics.log.reads.waiting import News
+from topics.log.reads.waiting import FOR_READERS, FOR_STRICT_READERS, News
 from topics.sched.governor import SAMPLE_US
 from topics.sched.ready import SLICE
 from topics.server.api.message import Head
@@ -243,16 +244,54 @@ async def test_who_has_left_is_not_told_when_his_turn_comes(mock_clock):
         assert (made.counts["a"], len(made.hub.ready)) == (SLICE, 0)
 
 
+class Keeps(Follows):
+    """A follower that keeps when it was told last."""
+
+    def __init__(self, topic, is_strict, moment):
+        super().__init__(topic)
+        self.is_strict, self.moment = is_strict, moment
+        self.told_at = 0
+
+    def told(self, news):
+        self.told_at = self.moment[0]
+
+
+@pytest.mark.rule("S10.5", "S2.9")
+@pytest.mark.parametrize("seed", range(20))
+async def test_whatever_comes_while_others_are_told_everybody_hears_of_the_last_of_it(mock_clock, seed):
+    random, moment, last = Random(seed), [0], {}
+    async with telling(mock_clock, a=0, b=-5, c=300) as made:
+        followers = [Keeps(topic, random.random() < 0.2, moment) for topic in "abc" for _ in range(2 * SLICE)]
+        for one in followers:
+            made.hub.follow(one)
+        for _ in range(150):
+            for _ in range(random.randrange(3)):
+                moment[0] += 1
+                topic, kinds = (
+                    random.choice("abc"),
+                    random.choice([News.RECORDS, News.DURABLE, News.FLOORS, News(5)]),
+                )
+                for is_strict in (False, True):
+                    if kinds & (FOR_STRICT_READERS if is_strict else FOR_READERS):
+                        last[topic, is_strict] = moment[0]
+                made.hub.tell({topic: kinds})
+            for _ in range(random.randrange(4)):
+                await trio.lowlevel.checkpoint()
+        await made.rest()
+
+    assert [one for one in followers if one.told_at < last[one.topic, one.is_strict]] == []
+
+
 def press(governor):
     """Have it see nothing but trouble for two seconds."""
     for n in range(20):
         governor.waited(10**6)
-        governor.sample(n * SAMPLE_US, ready=SLICE, oldest_us=0, busy=1.0)
+        governor.sample(n * SAMPLE_US, ready=SLICE, late_us=0, busy=1.0)
 
 
 @pytest.mark.rule("S10.9")
 async def test_under_pressure_news_of_a_topic_waits_for_more_and_is_told_as_one(autojump_clock):
-    hub, one = Hub(), Follows("a")
+    hub, one = Hub({"a": -1}.get), Follows("a")
     hub.follow(one)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hub.run)

@@ -29,7 +29,7 @@ from topics.engine.recovery.judge import Item
 from topics.host.directory.layout import find_shards, find_wal_files, read_format, wal_path
 from topics.host.directory.size_limits import read_log
 from topics.kernel.config import Durability, TopicType
-from topics.kernel.errors import CannotOpen, Code, Rejected, Unusable, invalid, not_a_queue
+from topics.kernel.errors import CannotOpen, Code, Corrupt, Rejected, Unusable, invalid, not_a_queue
 from topics.kernel.limits import REPLANS_MAX, SCAN_SEQS_MAX
 from topics.kernel.ports import Disk
 from topics.log.topic import Topic
@@ -54,6 +54,7 @@ def why(
 
     Raises:
         Rejected: topic_not_found, not_a_queue.
+        Corrupt: snapshots or log that it would be folded from are damaged or gone.
         CannotOpen: no data directory, or one of a newer version.
         OSError: the disk failed.
     """
@@ -96,7 +97,7 @@ def _again(ask: Callable[[], T]) -> T:
     for _ in range(REPLANS_MAX):
         try:
             return ask()
-        except FileNotFoundError:  # a checkpoint has taken it away
+        except (FileNotFoundError, Corrupt):  # a checkpoint has taken something away
             continue
     return ask()
 
@@ -167,6 +168,12 @@ def _known(
                 break  # an earlier start tells more, unless not all of the log fits it
     if topic is not None:
         watch.let_pass(now_ms)
+    elif not budget.bytes_left:
+        raise Corrupt(
+            f"topic {name!r}: neither a snapshot nor the log reaches back to where it begins; see what is damaged:"
+            f" topics fsck",
+            topic=name,
+        )
     return _Known(
         disk=disk,
         name=name,

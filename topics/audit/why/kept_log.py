@@ -115,7 +115,8 @@ def read_kept(disk: Disk, wanted: Callable[[Item], bool], budget: Budget) -> Kep
 def _places(disk: Disk) -> dict[WalFileId, tuple[str, int, bool]]:
     """(path, bytes, archived) of each file; of one in both places the longer copy, as `queue_logs` has it."""
     found: dict[WalFileId, tuple[str, int, bool]] = {}
-    for task in (*archive_tasks(disk), *wal_tasks(disk)):
+    # The archive behind the log: what goes there meanwhile is in one of the two lists.
+    for task in (*wal_tasks(disk), *archive_tasks(disk)):
         file = WalFileId(task.generation, task.shard, task.first_frame)
         size = log_bytes(disk, task.file)
         if file not in found or size > found[file][1]:

@@ -148,6 +148,7 @@ _SERVER_ROWS: Final = (
     _server_setting("log_level", SettingKind.CHOICE, choices=LOG_LEVELS),
     _server_setting("access_log", SettingKind.FLAG),
     _server_setting("slow_request_ms", low=0, high=HOUR_MS),
+    _server_setting("traces", SettingKind.FLAG),
     _server_setting("switch_interval_us", low=1, high=1_000_000),
 )
 

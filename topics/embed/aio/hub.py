@@ -97,10 +97,10 @@ class Subscribers:
 class Dirty:
     """A topic with news that its followers are not told yet: `kinds` of it. It is told in a go: to `followers`, of whom
     it is the turn of the one at `at`; None before the first turn. What comes meanwhile is for those, too, who were told
-    already: `again`, to those before `told_before`.
+    already: `again`, to those before `told_before`. Such a go is to a part of them.
     """
 
-    __slots__ = ("again", "at", "followers", "kinds", "news", "told_before")
+    __slots__ = ("again", "at", "followers", "is_part", "kinds", "news", "told_before")
 
     def __init__(
         self, kinds: News, news: Subscribers, followers: Sequence[Follower] | None = None, at: int = 0
@@ -110,24 +110,28 @@ class Dirty:
         self.followers = followers
         self.at = at
         self.again, self.told_before = NO_NEWS, 0
+        self.is_part = False
 
     def add(self, kinds: News, news: Subscribers) -> None:
         """More has come: what was found for others is old by now."""
         self.news = news
-        if self.followers is None:
-            self.kinds |= kinds
-        else:
+        if self.at:
             self.again |= kinds
             self.told_before = self.at
+        else:
+            self.kinds |= kinds
+            self.followers = None  # if it was for a part, it is for all of them now
 
     def next_go(self) -> Dirty | None:
         """For those who were told too early; None if nobody was."""
         assert self.followers is not None
-        if self.again in TOLD_TO_READERS and self.kinds not in TOLD_TO_READERS:
-            return Dirty(self.again, self.news)  # to more than those whom the first was for
-        if self.again is NO_NEWS or not self.told_before:
+        if self.again is NO_NEWS:
             return None
-        return Dirty(self.kinds, self.news, self.followers[: self.told_before])
+        if self.is_part or (self.again in TOLD_TO_READERS and self.kinds not in TOLD_TO_READERS):
+            return Dirty(self.again, self.news)  # to more than those whom this one was for
+        go = Dirty(self.kinds, self.news, self.followers[: self.told_before])
+        go.is_part = True
+        return go
 
 
 class Hub:
@@ -210,16 +214,17 @@ class Hub:
                 await trio.lowlevel.checkpoint()
             else:
                 self._spent = self._slices = 0
-                with trio.move_on_at(_at(self.ready.oldest_us(), self.governor.coalesce_us)):
+                due_us = self.ready.first_due_us(self.governor.coalesce_us)
+                with trio.move_on_at(math.inf if due_us is None else (due_us + 1) / 1_000_000):
                     await self._more.park()
             self._spent = 0
 
     def judge(self, now_us: int, busy: float) -> None:
         """How much too much it is: to be asked every `SAMPLE_US` from `behind` on, until the governor is at rest."""
         ready, governor = self.ready, self.governor
-        oldest_us = ready.oldest_us()
-        waited_us = 0 if oldest_us is None else max(now_us - oldest_us - governor.coalesce_us, 0)
-        governor.sample(now_us, ready=len(ready), oldest_us=waited_us, busy=busy)
+        due_us = ready.first_due_us(governor.coalesce_us)
+        late_us = 0 if due_us is None else max(now_us - due_us, 0)
+        governor.sample(now_us, ready=len(ready), late_us=late_us, busy=busy)
         if governor.is_holding and not ready.is_holding:
             ready.hold()
         elif ready.is_holding and not governor.is_holding:
@@ -277,9 +282,9 @@ class Hub:
                 return
             dirty, before = self._dirty[topic], self._spent
             if not dirty.at:
-                waited_us = at_us - self.ready.since_us(topic) - window_us
-                self.governor.waited(waited_us)
-                self._observe(waited_us / 1_000_000)
+                late_us = at_us - self.ready.due_us(topic, window_us)
+                self.governor.waited(late_us)
+                self._observe(late_us / 1_000_000)
             if dirty.followers is None:
                 dirty.followers = self._followers(topic, dirty.kinds)
             dirty.at = self._tell_from(dirty.at, dirty.followers, topic, dirty.news, ends)
@@ -315,8 +320,3 @@ class Hub:
 def now_us() -> int:
     """Of the loop's clock, as the ready set counts."""
     return int(trio.current_time() * 1_000_000)
-
-
-def _at(oldest_us: int | None, window_us: int) -> float:
-    """When who has waited longest has waited for the window."""
-    return math.inf if oldest_us is None else (oldest_us + window_us + 1) / 1_000_000

@@ -29,7 +29,7 @@ def propose_put_router(state: EngineState, ticket: Ticket, now_ms: int) -> None:
     """Put a router, once nothing of its source is in flight and no other definition is on its way."""
     command = ticket.command
     assert isinstance(command, PutRouter)
-    _check_command(command)
+    check_definition(command)
     if state.routing is not None:
         state.ride(ticket, [state.routing])
         return
@@ -80,6 +80,8 @@ def _put(
         state.next_topic_id + len(made), command.router, source.topic_id, dest.topic_id,
         from_seq=source.next_seq - 1,
     )  # fmt: skip
+    if standing is not None:  # what it has passed over was by what it is now
+        first = msgspec.structs.replace(standing, from_seq=state.routes[standing.id].sent)
     definition = _definition(command, first)
     entry = _Put.of(source, [definition], now_ms, staged=True, must_sync=True, ticket=ticket)
     state.check_space(0, entry.size + sum(one.size for one in made), keep_reserve=True)
@@ -139,6 +141,7 @@ class _Put(_Change, eq=False, kw_only=True):
 
     def settle(self) -> None:
         state, definition = self.parts()
+        state.routes.put(definition, self.lane, state.lanes[definition.dest_id])
         self.told = state_of(state, definition)
 
     def reply(self) -> RouterPut:
@@ -148,6 +151,10 @@ class _Put(_Change, eq=False, kw_only=True):
 
 class _Deletion(_Change, eq=False, kw_only=True):
     """A router that goes."""
+
+    def settle(self) -> None:
+        state, definition = self.parts()
+        state.routes.drop(definition.id)
 
     def reply(self) -> RouterDeleted:
         _, definition = self.parts()
@@ -172,7 +179,8 @@ def _definition(command: PutRouter, standing: Router) -> Router:
     )  # fmt: skip
 
 
-def _check_command(command: PutRouter) -> None:
+def check_definition(command: PutRouter) -> None:
+    """What no router can be, whatever is there. Raises `Rejected(invalid_request)`, naming the field."""
     check_router_name(command.router)
     check_topic_name(command.source, field="source")
     check_topic_name(command.dest, field="dest")

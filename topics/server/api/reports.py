@@ -21,6 +21,7 @@ import msgspec
 from topics.kernel.ports import Entropy
 from topics.server.api.message import Answer, Head, Sized
 from topics.server.runtime.log import log
+from topics.server.runtime.tracing import Tracing
 
 SLOW_LINES_PER_S: Final = 10  # of an overload the first ones say it all
 REQUEST_ID: Final = b"x-request-id"
@@ -33,17 +34,18 @@ _TAIL_BYTES: Final = 200
 
 @attrs.frozen
 class Timed:
-    """What is known of a request when its answer is made. `route`: its name; `tail`: the end of the answer's JSON."""
+    """What is known of a request when its answer is made. `tail`: the end of the answer's JSON."""
 
     route: str
+    path: str  # the route's, with its parameters in braces
     busy_s: float
     waited_s: float  # besides, because it was asked to
     tail: bytes
 
     @staticmethod
-    def of(route: str, answer: Answer, busy_s: float, waited_s: float) -> Timed:
+    def of(route: str, path: str, answer: Answer, *, busy_s: float, waited_s: float) -> Timed:
         tail = answer.body[-_TAIL_BYTES:] if isinstance(answer.body, bytes) else b""
-        return Timed(route, busy_s, waited_s, tail)
+        return Timed(route, path, busy_s, waited_s, tail)
 
     def performance(self) -> dict[str, float]:
         """Where the time went, as the answer says it."""
@@ -52,7 +54,7 @@ class Timed:
 
 
 class RequestReports:
-    """`every`: a line a request. `slow_s`: one for those that took so long, 0 for none."""
+    """`every`: a line a request. `slow_s`: one for those that took so long, 0 for none. `tracing`: a span a request."""
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class RequestReports:
         *,
         every: bool = False,
         slow_s: float = 0.0,
+        tracing: Tracing | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.slow = 0  # requests
@@ -67,7 +70,8 @@ class RequestReports:
         self._now_s = now_s
         self._every = every
         self._slow_s = slow_s or _NEVER_S
-        self.from_s = 0.0 if every else self._slow_s  # what took less is not told
+        self.tracing = tracing
+        self.from_s = 0.0 if every or tracing else self._slow_s  # what took less is not told
         self._second = 0
         self._lines = 0  # of slow ones, in this second
         self._left_out = 0
@@ -79,6 +83,8 @@ class RequestReports:
             request_id = self._entropy.token(_ID_BYTES).hex()
         if request_id is not None:
             answer.headers += ((REQUEST_ID, request_id.encode()),)
+        if self.tracing is not None:
+            self._trace(self.tracing, head, answer, timed, request_id)
         is_slow = timed.busy_s >= self._slow_s
         if not self._every and not is_slow:
             return
@@ -96,6 +102,28 @@ class RequestReports:
             log.info("request.served", **fields)
         if is_slow:
             self._tell_slow(fields, timed)
+
+    def _trace(
+        self, tracing: Tracing, head: Head | None, answer: Answer, timed: Timed, request_id: str | None
+    ) -> None:
+        method = "_OTHER" if head is None else head.method.decode("latin-1")[:16]
+        fields = {
+            "http.request.method": method,
+            "http.route": timed.path or None,
+            "http.response.status_code": answer.status,
+            "http.response.body.size": _size(answer),
+            "topics.route": timed.route or None,
+            "topics.topic": None if head is None else head.topic,
+            "topics.request_id": request_id,
+            "topics.waited_ms": round(timed.waited_s * 1000, 3),
+            **{f"topics.{name}": value for name, value in timed.performance().items()},
+        }
+        tracing.tell(
+            f"{method} {timed.path}".strip(),
+            fields,
+            {} if head is None else head.headers,
+            took_s=timed.busy_s + timed.waited_s,
+        )
 
     def _tell_slow(self, fields: Mapping[str, object], timed: Timed) -> None:
         self.slow += 1

@@ -158,7 +158,7 @@ class Site(ServerState):
         latency.seconds += busy_s
         timed = None
         if busy_s >= self._told_from_s or REQUEST_ID in head.headers:
-            timed = Timed.of(route.name, answer, busy_s, waited_s)
+            timed = Timed.of(route.name, route.path, answer, busy_s=busy_s, waited_s=waited_s)
         if isinstance(answer.body, bytes) and len(answer.body) >= encoding.ENCODE_BYTES_MIN:
             try:
                 answer = await encoding.encoded(head, answer)
@@ -176,7 +176,7 @@ class Site(ServerState):
         self.counts["", answer.status] += 1
         if head is not None:
             answer.headers += self.options.origins.shared(head)
-        self.reports.tell(head, answer, Timed("", 0.0, 0.0, b""))
+        self.reports.tell(head, answer, Timed("", "", 0.0, 0.0, b""))
         return answer
 
     def refused(self, error: TopicsError, *, performance: bytes = b"") -> Answer:

@@ -5,4 +5,5 @@ figures    what a server has counted, copied on the loop, where alone it holds s
 latency    how long requests took, by route
 log        the server's log: events with fields, one a line on stderr
 metrics    metrics: what the server counts, as Prometheus text or as JSON
+tracing    traces of requests for OpenTelemetry, sent to a collector
 """

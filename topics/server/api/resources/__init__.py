@@ -7,6 +7,7 @@ jobs     the jobs of a queue: claim, ack, nack, extend, peek, pause, resume, pur
 pressure  how much too much it is, and what is left off because of it
 reads    a page of records, waited for if asked
 records  records written and deleted
+routers    what comes into one topic is copied into another: put, look, list, delete
 schedules  records that are appended when their time comes: put, look, list, delete
 sockets  the path of the WebSocket, and what concerns no resource there
 state    a server as its handlers see it: its options, what it counts, and the runtime once the log is recovered

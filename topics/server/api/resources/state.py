@@ -26,6 +26,7 @@ from topics.server.runtime.figures import Traffic
 from topics.server.runtime.latency import RouteLatency
 from topics.server.runtime.log import log
 from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
+from topics.server.runtime.tracing import Tracing
 
 DECODED_INLINE_BYTES_MAX: Final = 512 * KIB
 DECODED_AT_ONCE: Final = 2  # large bodies: threads take turns, and each copies its payloads
@@ -52,6 +53,7 @@ class SiteOptions:
     streams_max: int = 10_000
     access_log: bool = False
     slow_request_s: float = 0.0
+    tracing: Tracing | None = None
     why_log_bytes_max: int = WHY_LOG_BYTES_MAX
     entropy: Entropy = attrs.field(factory=SystemEntropy)
 
@@ -69,7 +71,7 @@ class ServerState:
         self.counts: Counter[tuple[str, int]] = Counter()  # answers by (route name, status)
         self.latencies: defaultdict[str, RouteLatency] = defaultdict(RouteLatency)  # by route name
         self.reports = RequestReports(
-            options.entropy, every=options.access_log, slow_s=options.slow_request_s
+            options.entropy, every=options.access_log, slow_s=options.slow_request_s, tracing=options.tracing
         )
         self.bugs = 0
         self.unsent_dropped = 0  # answers that could neither be sent at once nor kept
