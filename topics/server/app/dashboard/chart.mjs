@@ -43,7 +43,7 @@ export function chart(title, history, series, { format, least, incrs }, signal) 
     plot = new uPlot({
       width: box.clientWidth || 600, height: HEIGHT, legend: { live: true }, cursor: { drag: { x: false, y: false } },
       scales: {
-        x: { range: (_, low, high) => [Math.min(low ?? Infinity, (high ?? Date.now() / 1000) - SPAN_S), high ?? Date.now() / 1000] },
+        x: { range: () => span(history.columns[0]) },
         y: { range: (_, low, high) => [0, Math.max(high ?? 0, least) * 1.05] },
       },
       axes: [{ ...axis, space: 90, values: (_, times) => times.map((at) => moment(at * 1000).slice(11, 19)) }, { ...axis, size: 72, incrs, values: (_, values) => values.map(format) }],
@@ -66,6 +66,12 @@ export function chart(title, history, series, { format, least, incrs }, signal) 
   }
 
   return { figure, begin, draw: () => plot.setData(history.columns) }
+}
+
+// From the first time to the last, two minutes at least.
+function span(times) {
+  const last = times.at(-1) ?? Date.now() / 1000
+  return [Math.min(times[0] ?? last, last - SPAN_S), last]
 }
 
 export function sparkline(values) {
