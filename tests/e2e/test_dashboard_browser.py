@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.rule("O4.6"), pytest.mark.timeout(18
 
 VIEWS = (
     "#/", "#/topics/quakes/live", "#/topics/quakes/records", "#/topics/quakes/consumers", "#/topics/quakes/config",
-    "#/topics/quakes/delete", "#/topics/mails/jobs", "#/queues", "#/consumers", "#/schedules", "#/node",
+    "#/topics/quakes/delete", "#/topics/mails/jobs", "#/queues", "#/consumers", "#/schedules", "#/routers", "#/node",
 )  # fmt: skip
 HOSTILE = (
     "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "</td></tr></table><h1>owned</h1>", "${alert(1)}",
@@ -69,6 +69,9 @@ def fill(client: topics.Client) -> None:
     client.put_schedule("nightly", topic="mails", cron="0 3 * * *", timezone="Europe/Berlin", data="all")
     for n in range(60):
         client.create(f"orders.{n:02}")
+    client.put_router("to-archive", "orders.00", "z-archive")
+    client.put_router("z>back", "z-archive", "orders.01")
+    client.topic("orders.00").put_many({"data": n, "tag": "eu"} for n in range(3))
 
 
 @pytest.mark.rule("O4.2")
@@ -288,6 +291,11 @@ def test_the_other_views_have_what_they_are_of(browser: Browser, url: str) -> No
         expect(page.get_by_role("row").filter(has_text="billing")).to_contain_text("270")
         go(page, "#/schedules")
         expect(page.get_by_role("row").filter(has_text="nightly")).to_contain_text("0 3 * * * Europe/Berlin")
+        go(page, "#/routers")
+        expect(page.get_by_role("row").filter(has_text="z>back")).to_contain_text("z-archive")
+        expect(page.get_by_role("row").filter(has_text="to-archive")).to_contain_text("3")
+        assert page.locator(".graph rect").count() == 3
+        assert page.locator(".graph text").all_text_contents() == ["orders.00", "z-archive", "orders.01"]
         go(page, "#/node")
         until(page, "Nothing is known to be damaged.")
         until(page, "signals scheduling_latency_ms")

@@ -9,7 +9,7 @@ http1       HTTP/1.1 as Hypercorn speaks it, for pages and unknown paths: one re
             but HTTP
 http2       HTTP/2 as Hypercorn speaks it, with the gaps closed that a client could break a connection or the
             server through
-pages       the pages, and the application that serves them beside the API: Quart on Trio
+pages       the dashboard, a folder of files, and the application that serves it beside the API: Quart on Trio
 tasks       the tasks of a connection that Hypercorn's protocols speak, and how many requests are under way in
             all of them
 turns       what of HTTP/2's streams waits to be sent, and whose turn it is

@@ -21,7 +21,6 @@ export const CALLS = {
   schedules: "GET /v0/schedules",
   routers: "GET /v0/routers",
   pressure: "GET /v0/admin/pressure",
-  openapi: "GET /v0/openapi.json",
 }
 const OF_RECORDS = new Set(["read", "peek", "schedules"]) // what they answer has payloads in it
 const KEY = "topics.key"
@@ -41,14 +40,6 @@ export async function call(name, { params, query, body, signal } = {}) {
   const patience = AbortSignal.timeout(PATIENCE_MS)
   const answer = await ask(name, { params, query, body, signal: signal ? AbortSignal.any([signal, patience]) : patience })
   return OF_RECORDS.has(name) ? exact(await answer.text()) : await answer.json()
-}
-
-// Whether this server has such a route, by its own description.
-let described = null
-export async function has(name) {
-  described ??= call("openapi").catch((error) => { described = null; throw error })
-  const [method, path] = CALLS[name].split(" ")
-  return (await described).paths[path]?.[method.toLowerCase()] !== undefined
 }
 
 // The answer as it comes, good; 401 asks for another key and then once more.

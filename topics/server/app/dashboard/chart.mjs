@@ -26,8 +26,8 @@ export class History {
 }
 
 // An element that draws a history. `series`: [what it is, the CSS variable of its colour]; `format`: of a value; `least`: what
-// the axis reaches at least.
-export function chart(title, history, series, { format, least }, signal) {
+// the axis reaches at least; `incrs`: steps that it may have.
+export function chart(title, history, series, { format, least, incrs }, signal) {
   const box = el("div", { class: "plot" })
   const figure = el("figure", { "aria-label": title }, el("figcaption", {}, title), box)
   const told = (value) => (value === null || value === undefined ? "–" : format(value))
@@ -43,10 +43,10 @@ export function chart(title, history, series, { format, least }, signal) {
     plot = new uPlot({
       width: box.clientWidth || 600, height: HEIGHT, legend: { live: true }, cursor: { drag: { x: false, y: false } },
       scales: {
-        x: { range: (_, low, high) => [Math.min(low ?? Infinity, (high ?? Date.now() / 1000) - SPAN_S), high ?? Date.now() / 1000] },
+        x: { range: () => span(history.columns[0]) },
         y: { range: (_, low, high) => [0, Math.max(high ?? 0, least) * 1.05] },
       },
-      axes: [{ ...axis, space: 90, values: (_, times) => times.map((at) => moment(at * 1000).slice(11, 19)) }, { ...axis, size: 72, values: (_, values) => values.map(format) }],
+      axes: [{ ...axis, space: 90, values: (_, times) => times.map((at) => moment(at * 1000).slice(11, 19)) }, { ...axis, size: 72, incrs, values: (_, values) => values.map(format) }],
       series: [{ value: (_, at) => (at === null ? "now" : moment(at * 1000).slice(11, 19)) },
         ...series.map(([label, colour], i) => {
           const stroke = style.getPropertyValue(colour)
@@ -66,6 +66,12 @@ export function chart(title, history, series, { format, least }, signal) {
   }
 
   return { figure, begin, draw: () => plot.setData(history.columns) }
+}
+
+// From the first time to the last, two minutes at least.
+function span(times) {
+  const last = times.at(-1) ?? Date.now() / 1000
+  return [Math.min(times[0] ?? last, last - SPAN_S), last]
 }
 
 export function sparkline(values) {

@@ -5,7 +5,7 @@ import { Figures } from "./figures.mjs"
 
 const FIGURES_MS = 5000
 const HERE = [["Consumer"], ["Read up to", "n"], ["Behind", "n"], ["Moved", "wide"]]
-const ALL = [["Topic"], ["Consumer"], ["Behind", "n"]]
+const ALL = [["Topic", "name"], ["Consumer"], ["Behind", "n"]]
 
 export function positions() {
   const body = el("tbody")

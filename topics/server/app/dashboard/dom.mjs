@@ -98,15 +98,19 @@ export function table(caption, columns, rows, more = {}) {
     el("table", {}, el("caption", { class: "unseen" }, caption), el("thead", {}, el("tr", {}, head)), body))
 }
 
-// The rows of a table from now on, as [key, row]. One that was there stays and only its further cells are new, so that who
-// has its first one in the focus keeps it.
+// The rows of a table from now on, as [key, row]. One that was there stays and only its further cells are new, but for
+// one that has the focus.
 export function renew(body, rows) {
   const old = new Map([...body.children].map((tr) => [tr.dataset.key, tr]))
   const now = rows.map(([key, tr]) => {
     tr.dataset.key = key
     const before = old.get(key)
     if (before === undefined || before.cells.length !== tr.cells.length) return tr
-    for (let i = 1; i < before.cells.length; i++) before.cells[i].replaceWith(tr.cells[1])
+    for (let i = 1; i < before.cells.length; i++) {
+      const fresh = tr.cells[1]
+      if (before.cells[i].contains(document.activeElement)) fresh.remove()
+      else before.cells[i].replaceWith(fresh)
+    }
     return before
   })
   if (now.length === body.children.length && now.every((tr, i) => tr === body.children[i])) return

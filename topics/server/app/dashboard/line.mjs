@@ -14,10 +14,10 @@ export function seqLine(state, { marks = [], gaps = [], height = 14 } = {}) {
     const width = Math.max(x(to + 1) - x(from), 3)
     parts.push(svg("rect", { class: kind, x: Math.min(x(from), WIDTH - width), y: 0, width, height }, svg("title", {}, text)))
   }
-  part("lost", 1, floor - 1, `1 to ${count(floor - 1)}: lost to the caps or the age`)
-  part("gone", Math.max(floor, 1), earliest - 1, `${count(floor)} to ${count(earliest - 1)}: deleted, expired or lost`)
-  part("live", earliest, head, `${count(earliest)} to ${count(head)}: ${count(state.count)} live`)
-  for (const gap of gaps) part("lost", gap.gap_from, gap.gap_to, `${count(gap.gap_from)} to ${count(gap.gap_to)}: lost (${gap.reason})`)
+  part("lost", 1, floor - 1, `${range(1, floor - 1)}: lost to the caps or the age`)
+  part("gone", Math.max(floor, 1), earliest - 1, `${range(floor, earliest - 1)}: deleted, expired or lost`)
+  part("live", earliest, head, `${range(earliest, head)}: ${count(state.count)} live`)
+  for (const gap of gaps) part("lost", gap.gap_from, gap.gap_to, `${range(gap.gap_from, gap.gap_to)}: lost (${gap.reason})`)
   for (const { seq, kind, text } of marks) {
     const at = Math.min(Math.max(x(seq + 1), 2), WIDTH - 2)
     parts.push(svg("rect", { class: `mark ${kind}`, x: at - 2, y: 0, width: 4, height }, svg("title", {}, text)))
@@ -28,8 +28,12 @@ export function seqLine(state, { marks = [], gaps = [], height = 14 } = {}) {
 export function told({ head_seq: head, earliest_seq: earliest, evict_floor: floor, count: live }) {
   if (head === 0) return "Nothing was written yet."
   const words = []
-  if (floor > 1) words.push(`1 to ${count(floor - 1)} lost to the caps or the age`)
-  if (earliest > floor) words.push(`${count(floor)} to ${count(earliest - 1)} deleted, expired or lost`)
-  if (earliest <= head) words.push(`${count(earliest)} to ${count(head)}: ${count(live)} live`)
+  if (floor > 1) words.push(`${range(1, floor - 1)} lost to the caps or the age`)
+  if (earliest > floor) words.push(`${range(floor, earliest - 1)} deleted, expired or lost`)
+  if (earliest <= head) words.push(`${range(earliest, head)}: ${count(live)} live`)
   return `${words.join("; ")}.`
+}
+
+function range(from, to) {
+  return from === to ? count(from) : `${count(from)} to ${count(to)}`
 }

@@ -1,7 +1,7 @@
 // Which view is there: the part of the address behind "#/". A view is {title, element, start(signal)}, and what it began
 // ends when its signal is aborted, which is when another one comes.
 import { el, put } from "./dom.mjs"
-import { askKey, has, silence, tell } from "./api.mjs"
+import { askKey, silence } from "./api.mjs"
 import { overview } from "./overview.mjs"
 import { topic } from "./topic.mjs"
 import { queues } from "./queues.mjs"
@@ -54,7 +54,7 @@ function show(isFirst) {
 }
 
 
-put(document.getElementById("nav"), VIEWS.map(([path, text]) => el("a", { href: `#/${path}`, hidden: path === "routers" }, text)))
+put(document.getElementById("nav"), VIEWS.map(([path, text]) => el("a", { href: `#/${path}` }, text)))
 document.getElementById("key").addEventListener("click", async () => {
   if (await askKey("The key with which this page asks the server.")) show(true)
 })
@@ -69,4 +69,3 @@ document.addEventListener("keydown", (event) => {
 })
 addEventListener("hashchange", () => show(false))
 show(true)
-has("routers").then((is) => { document.querySelector('#nav a[href="#/routers"]').hidden = !is }, (error) => tell(error, "routers"))

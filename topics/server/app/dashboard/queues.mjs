@@ -4,7 +4,7 @@ import { poll } from "./api.mjs"
 import { Figures } from "./figures.mjs"
 
 const FIGURES_MS = 3000
-const COLUMNS = [["Queue"], ["Ready", "n"], ["In flight", "n"], ["Delayed", "n"], ["Given up", "n"], ["Done/s", "n wide"], ["Failed/s", "n wide"], ["Ran out/s", "n wide"], ["Oldest job"], ["", "wide"]]
+const COLUMNS = [["Queue", "name"], ["Ready", "n"], ["In flight", "n"], ["Delayed", "n"], ["Given up", "n"], ["Done/s", "n wide"], ["Failed/s", "n wide"], ["Ran out/s", "n wide"], ["Oldest job"], ["", "wide"]]
 
 export function queues() {
   const body = el("tbody"), more = el("p", { class: "quiet" })

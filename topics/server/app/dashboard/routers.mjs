@@ -1,10 +1,11 @@
 // Routers as a graph: topics are boxes, in columns by how far they are from a source; a router is an arrow. Below it the
 // same as a table.
-import { count, el, put, row, short, svg, table } from "./dom.mjs"
-import { call, has, poll } from "./api.mjs"
+import { count, data, el, put, renew, row, short, svg, table } from "./dom.mjs"
+import { call, poll } from "./api.mjs"
+import { Figures } from "./figures.mjs"
 
 const LIST_MS = 3000, ROUTERS_MAX = 200
-const COLUMNS = [["Router"], ["From"], ["To"], ["Guarantee", "wide"], ["Forwarded", "n"]]
+const COLUMNS = [["Router", "name"], ["From"], ["To"], ["Guarantee", "wide"], ["Forwarded", "n"], ["Behind", "n"]]
 const BOX = { width: 190, height: 30, across: 290, down: 52 }
 
 export function routers() {
@@ -12,10 +13,11 @@ export function routers() {
   const element = el("div", {}, el("h1", { tabindex: "-1" }, "Routers"), more, graph, table("Routers", COLUMNS, body))
   let drawn = null
   const start = (signal) => poll(signal, LIST_MS, async () => {
-    if (!(await has("routers"))) return
-    const { routers: found, next_cursor: next } = await call("routers", { query: { page_size: ROUTERS_MAX }, signal })
+    const [{ routers: found, next_cursor: next }, figures] = await Promise.all([call("routers", { query: { page_size: ROUTERS_MAX }, signal }), Figures.look(signal)])
+    const behind = figures.by("topics_router_lag", "router")
     put(more, next ? `The first ${ROUTERS_MAX} of them.` : found.length === 0 ? "There are no routers." : "")
-    put(body, found.map((one) => row(COLUMNS, el("span", { class: "data" }, one.router), link(one.source), link(one.dest), one.guarantee, count(one.forwarded_total ?? 0))))
+    renew(body, found.map((one) => [one.router, row(COLUMNS,
+      data(one.router), link(one.source), link(one.dest), one.guarantee, count(one.forwarded_total), behind.has(one.router) ? count(behind.get(one.router)) : "")]))
     const shape = JSON.stringify(found.map(({ router, source, dest }) => [router, source, dest]))
     if (shape !== drawn) put(graph, found.length > 0 && drawing(found))
     drawn = shape

@@ -3,7 +3,7 @@ import { button, data, el, emptyRow, put, renew, row, table, time } from "./dom.
 import { call, poll } from "./api.mjs"
 
 const LIST_MS = 3000, PAGE_SIZE = 100
-const COLUMNS = [["Topic"], ["Schedule"], ["When"], ["Last"], ["Next"], ["Missed", "wide"], ["Record", "fill wide"]]
+const COLUMNS = [["Schedule", "name"], ["Topic", "name"], ["When"], ["Last"], ["Next"], ["Missed", "wide"], ["Record", "fill wide"]]
 
 export function schedules() {
   const body = el("tbody"), pages = el("p", { class: "buttons" })
@@ -24,7 +24,7 @@ export function schedules() {
 
 function scheduleRow({ schedule, topic, cron, every_ms: every, timezone, last_fired: last, next_fire: next, catch_up: missed, record }) {
   return row(COLUMNS,
-    el("a", { class: "data", href: `#/topics/${encodeURIComponent(topic)}/live` }, topic), data(schedule),
+    data(schedule), el("a", { class: "data", href: `#/topics/${encodeURIComponent(topic)}/live` }, topic),
     el("span", {}, cron === null ? `every ${every} ms` : el("code", {}, cron), cron === null || timezone === "UTC" ? "" : ` ${timezone}`),
     time(last), next === null ? "never again" : time(next), missed, data(record))
 }
