@@ -21,9 +21,11 @@ from topics.engine.commands import (
     CommitConsumer,
     DeleteConsumer,
     DeleteRecords,
+    DeleteRouter,
     DeleteTopic,
     PutConsumer,
     PutMode,
+    PutRouter,
     PutTopic,
     Sync,
 )
@@ -111,6 +113,20 @@ class Replay(RuleBasedStateMachine):
         old = self.driver.topic(topic).config.durability
         new = "disk" if old is Durability.EPHEMERAL else "ephemeral"
         self.propose(PutTopic(topic=topic, config=config(durability=new)))
+
+    @rule(
+        router=st.sampled_from("rs"), source=names, dest=names, match=st.sampled_from([None, "x"]),
+        allow_cycle=st.booleans(),
+    )  # fmt: skip
+    def put_router(self, router, source, dest, match, allow_cycle):
+        accepted = None if match is None else parse_match(match, tag_bytes_max=256)
+        self.propose(
+            PutRouter(router=router, source=source, dest=dest, filter=accepted, allow_cycle=allow_cycle)
+        )
+
+    @rule(router=st.sampled_from("rs"))
+    def delete_router(self, router):
+        self.propose(DeleteRouter(router=router))
 
     @rule(topic=names, consumer=st.sampled_from("cd"), back=st.none() | st.integers(0, 4), tail=st.booleans())
     def put_consumer(self, topic, consumer, back, tail):

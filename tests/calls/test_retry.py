@@ -93,8 +93,8 @@ PAGE = {
     "head_seq": 9, "durable_seq": 9, "earliest_seq": 1, "tombstone": None,
 }  # fmt: skip
 ROW = {
-    "topic": "a", "type": "log", "head_seq": 0, "earliest_seq": 1, "count": 0, "bytes": 0, "durability": "disk",
-    "durable": False,
+    "topic": "a", "type": "log", "head_seq": 0, "earliest_seq": 1, "evict_floor": 1, "count": 0, "bytes": 0,
+    "durability": "disk", "durable": False,
 }  # fmt: skip
 
 # A call, what the server says, what comes of it, the methods that were sent, how often was slept.

@@ -13,7 +13,6 @@ from flit_core import buildapi
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HINTS = re.compile(r"\btopics\[(?:spark|s3|otel|dev)|pip install '?topics(?!-log)\b")
 EXTRAS = re.compile(r"topics-log\[([a-z0-9-]+)\]")
-LATER = {"otel"}  # operations 6: named in docs/rules.md as what comes later
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +38,10 @@ def test_the_distribution_is_topics_log_and_what_is_imported_and_typed_is_topics
     assert metadata["License-Expression"] == "Apache-2.0"
     assert "topics/__init__.py" in names
     assert "topics/py.typed" in names
+    files = [path for path in (ROOT / "topics" / "server" / "app" / "dashboard").rglob("*") if path.is_file()]
+    assert len(files) > 15
+    assert {path.relative_to(ROOT).as_posix() for path in files} <= set(names)
+    assert any(name.endswith("dashboard/uplot/LICENSE") and ".dist-info/" in name for name in names)
     assert "topics=topics.cli.main:main" in scripts
     assert any(re.fullmatch(r"topics_log-[0-9.]+\.dist-info/licenses/LICENSE", name) for name in names)
 
@@ -54,4 +57,4 @@ def test_every_hint_names_the_distribution_that_is_ours():
     there = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
     assert not wrong
-    assert {"spark", "s3"} <= extras <= there.keys() | LATER
+    assert {"spark", "s3"} <= extras <= there.keys()

@@ -82,7 +82,7 @@ def test_agreement_is_silent(checkout: Checkout) -> None:
     assert verdict.problems == []
     assert len(verdict.output) == 1
     assert verdict.summary == (
-        "rules (issue 1, 2, 3, 4, 5, 6, 8, 9, 10): 4 rules, 2 of 2 carried ones have a test; "
+        "rules (issue 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12): 4 rules, 2 of 2 carried ones have a test; "
         "2 invariants, 1 of 1 carried ones have a test; ok"
     )
 

@@ -28,6 +28,7 @@ from topics.codec.log.control import (
     encode_control,
 )
 from topics.codec.log.encode import encode_run
+from topics.codec.log.forwards import Forward, ForwardForm
 from topics.codec.log.frame import Keyed, decode_frame
 from topics.codec.log.leases import (
     LEASE_EVENTS,
@@ -43,6 +44,7 @@ from topics.codec.log.leases import (
     ReleasedAll,
     Resumed,
 )
+from topics.codec.log.routers import RouterCreate, RouterDelete
 from topics.codec.log.run import pack_job
 from topics.codec.log.scan import Stop, scan
 from topics.codec.log.schedules import Schedule
@@ -115,6 +117,23 @@ PAYLOADS = {
         id=10, name="tick", every_ms=1_000, data=b"\x00\xff", content_type=b"image/png"
     ),
     "schedule-ended": Schedule(id=9),
+    "router_create": RouterCreate(
+        id=11,
+        name="a->b",
+        source_id=7,
+        dest_id=8,
+        preserve_node=False,
+        preserve_tag=False,
+        filter=("tag", "Glob", "blue*"),
+        allow_cycle=True,
+        guarantee="exactly_once",
+        from_seq=4,
+    ),
+    "router_create-plain": RouterCreate(id=12, name="plain", source_id=7, dest_id=9),
+    "router_delete": RouterDelete(11),
+    "forward": Forward(ForwardForm.COPIES, 4, 7, 10, 13, 3, 2, b"\x09"),
+    "forward-all": Forward(ForwardForm.COPIES, 4, 7, 14, 16, 5, 3),
+    "forward-trimmed": Forward(ForwardForm.TRIMMED, 4, 7, 17, 20, 8, 4),
     "lease-claimed": Claimed(
         0x1122334455667788,
         41,
@@ -314,8 +333,9 @@ def test_the_golden_state_is_read():
     catalog = image.catalog_of(found.state, STORED)
 
     assert (number, found) == (4, SNAPSHOT)
-    assert (catalog.next_topic_id, catalog.high_ts) == (7, TS + 10)
+    assert (catalog.next_topic_id, catalog.high_ts) == (8, TS + 10)
     assert catalog.schedules == {"nightly": (5, 6)}
+    assert [(one.source_id, one.dest_id) for one in catalog.routers.values()] == [(1, 5)]
     assert catalog.epochs == {"capped": 1, "gone": 1, "jobs": 1, "news": 1, "orders": 1}
     for kept, topic in zip(found.state.topics, catalog.topics.values(), strict=True):
         again = take_image(topic)

@@ -45,15 +45,20 @@ class Origin(Doorway):
         shut(here)
 
 
-@contextmanager
-def visiting(url: str, home: pathlib.Path) -> Iterator[None]:
-    """Chromium is on that page until the block ends; skips where there is none."""
+def chromium() -> str:
+    """Where this machine has it; skips where it has none."""
     command = shutil.which("chromium") or shutil.which("chromium-browser")
     if command is None:
         pytest.skip("there is no chromium on this machine (Debian: apt-get install chromium)")
+    return command
+
+
+@contextmanager
+def visiting(url: str, home: pathlib.Path) -> Iterator[None]:
+    """Chromium is on that page until the block ends; skips where there is none."""
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
     child = subprocess.Popen(
-        [command, *options, f"--user-data-dir={home / 'browser'}", url],
+        [chromium(), *options, f"--user-data-dir={home / 'browser'}", url],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:

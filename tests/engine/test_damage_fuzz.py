@@ -17,12 +17,14 @@ from topics.codec.log.schedules import Schedule
 from topics.engine.commands import (
     Ack,
     Claim,
+    DeleteRouter,
     DeleteSchedule,
     Extend,
     Nack,
     Pause,
     Purge,
     PutConsumer,
+    PutRouter,
     PutSchedule,
 )
 from topics.engine.recovery.judge import look
@@ -78,6 +80,7 @@ def written_everywhere(closed):
     put("q", 6, key=[b"k"] * 6, priority=[5] * 6)
     work_on_a_queue(scene)
     written["a", 1][scene.state("a").head_seq] = written["q", 1][4]  # it was moved there
+    written["copies", 1] = {1: b'"routed"'}
     scene.process_death().open()
     scene.create("e", durability="disk")
     put("e", 2)
@@ -94,6 +97,10 @@ def work_on_a_queue(scene):
     scene.run(Ack(**of_w, seqs=[3]))
     scene.run(PutSchedule(topic="q", schedule=Schedule(id=0, name="s", every_ms=86_400_000, data=b"1")))
     scene.run(DeleteSchedule(topic="q", schedule="s"))
+    for router in ("r", "s"):
+        scene.run(PutRouter(router=router, source="q", dest="copies"))
+    scene.run(DeleteRouter(router="s"))
+    scene.put("q", b'"routed"')
     scene.run(PutConsumer(topic="q", consumer="c", from_seq=2))
     for paused in (True, False):
         scene.run(Pause(topic="q", paused=paused))

@@ -16,6 +16,7 @@ from topics.log.image import TopicImage, take_image, topic_of
 from topics.log.lost import LostRange
 from topics.log.past import DeathCause
 from topics.log.reads.consumers import Position
+from topics.log.routers import Inbound
 from topics.log.segments import Segment, Segments
 from topics.log.topic import Topic
 
@@ -42,6 +43,7 @@ def knowing():
     topic.consumers.put("c", Position(7, 80))
     topic.schedules.put(Schedule(id=3, name="nightly", cron="0 3 * * *", data=b"1"), 40)
     topic.schedules.note(b"sched:3:60")
+    topic.inbound[4] = Inbound(cursor=9, total=2)
     return topic
 
 

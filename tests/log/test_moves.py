@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.engine.moving.driving import Mover
 from topics.codec.log.frame import Run
 from topics.codec.log.leases import DeadLettered, Moved
+from topics.engine.recovery.contradictions import contradictions
 from topics.engine.verify import digest
 from topics.kernel.config import TopicConfig
 from topics.kernel.limits import MOVED_IDS_MAX
 from topics.log import fold
-from topics.log.contradictions import contradictions
 from topics.log.dedupe import DedupIds
 from topics.log.image import take_image
 from topics.log.regions import WalFileId

@@ -40,7 +40,7 @@ def start(tmp_path: pathlib.Path) -> Iterator[object]:
 
 
 class TestBeginning:
-    @pytest.mark.rule("O2.2")
+    @pytest.mark.rule("O2.2", "O2.3")
     def test_it_says_where_it_is_and_writes_its_port(self, start, tmp_path):
         (tmp_path / "port").write_text("1\n")  # of an earlier server
         server = start("--data", "data", "--port-file", "port").ready()
@@ -54,6 +54,7 @@ class TestBeginning:
         assert [line.split() for line in out.splitlines()] == [
             ["topics", topics.__version__],
             ["URL", f"http://127.0.0.1:{port}"],
+            ["dashboard", f"http://127.0.0.1:{port}/"],
             ["data", "data"],
         ]
 

@@ -120,6 +120,12 @@ ROWS = [
     Row(
         code=Code.SCHEDULE_NOT_FOUND, request=asked(b"GET", b"/v0/schedules/s"), detail={"schedule": "s"},
     ),
+    Row(code=Code.ROUTER_NOT_FOUND, request=asked(b"GET", b"/v0/routers/r"), detail={"router": "r"}),
+    Row(
+        code=Code.ROUTER_CYCLE, before=(asked(b"PUT", b"/v0/routers/r", b'{"source":"a","dest":"b"}'),),
+        request=asked(b"PUT", b"/v0/routers/back", b'{"source":"b","dest":"a"}'),
+        detail={"router": "back", "cycle": ["b", "a", "b"]},
+    ),
     Row(code=Code.NOT_FOUND, request=asked(b"GET", b"/v0/nothing")),
     Row(code=Code.NOT_FOUND, name="watch", request=asked(b"GET", b"/v0/watch/wid_none")),
     Row(

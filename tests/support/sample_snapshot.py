@@ -5,7 +5,7 @@
 - news: ephemeral, so only its head and its floor are kept.
 - capped: 1 evicted, 2 deleted by position, 3 in a segment that is sealed.
 - jobs: a queue, paused: one record that is leased, and one of the same key that waits for its time. A
-  schedule has fired into it.
+  schedule has fired into it, and a router of orders forwards to it.
 - gone: deleted; its name and epoch are not forgotten.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from array import array
 
+from topics.codec.log.routers import RouterCreate, encode_router
 from topics.codec.log.run import pack_job
 from topics.codec.log.schedules import Schedule, encode_schedule
 from topics.engine.image import LogPlace, Snapshot, StateImage
@@ -128,6 +129,7 @@ JOBS = topic_image(
         )
     ],
     regions=[(1, 1, 0, 1)],
+    inbound=[(7, 66, 2)],
     schedules=[
         (encode_schedule(Schedule(id=6, name="nightly", cron="0 3 * * *", data=b'{"n": 1}')), TS, TS + 5)
     ],
@@ -156,9 +158,10 @@ SNAPSHOT = Snapshot(
     StateImage(
         ts=TS + 10,
         high_ts=TS + 10,
-        next_topic_id=7,
+        next_topic_id=8,
         epochs=[("capped", 1), ("gone", 1), ("jobs", 1), ("news", 1), ("orders", 1)],
         topics=[ORDERS, NEWS, CAPPED, JOBS],
+        routers=[encode_router(RouterCreate(7, "to-jobs", 1, 5, filter=("tag", "Eq", "red"), from_seq=4))],
     ),
     [
         LogPlace(generation=1, shard=0, file=1, offset=439, next_frame=7, needed=1),

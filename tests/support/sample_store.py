@@ -15,6 +15,7 @@ from typing import Final
 import attrs
 import msgspec
 
+from topics.codec.log.schedules import firing_id
 from topics.codec.primitives import checksum
 from topics.crypto.keys import KeyPair
 from topics.engine.checkpoint import SegmentRules
@@ -62,6 +63,7 @@ from topics.weaver.store.intention_store import open_store as open_weaver
 
 ORDERS, CLICKS, CAPPED, FLEETING, GONE = "orders", "clicks", "capped", "fleeting", "gone"
 READER: Final = "reader"  # a consumer of orders
+SCHEDULE_ID: Final = 9  # of one that fires into clicks
 JOBS, FAILED = "jobs", "failed"  # a queue, and its dead letters
 KV_TOPIC: Final = "$kv.name.settings"
 STORE_ID: Final = b"a sample's store"
@@ -229,6 +231,7 @@ class _Story:
         self._delete(ORDERS, match="red", before_seq=3)
         self._read()
         self._work()
+        self._put(CLICKS, [b'"tick"'] * 2, dedup_id=[firing_id(SCHEDULE_ID, at_ms) for at_ms in (1000, 2000)])
         self.opened.engine.log_exact_heads()
         self._drain()
         self._sync()
@@ -350,11 +353,12 @@ class _Columns(msgspec.Struct, kw_only=True):
     ttl_ms: list[int | None] | None = None
     content_type: list[bytes] | None = None
     key: list[bytes] | None = None
+    dedup_id: list[bytes] | None = None
 
     def columns(self) -> RecordColumns:
         return RecordColumns(
             self.data, tag=self.tag, node=self.node, meta=self.meta, ttl_ms=self.ttl_ms,
-            content_type=self.content_type, key=self.key,
+            content_type=self.content_type, key=self.key, dedup_id=self.dedup_id,
         )  # fmt: skip
 
 

@@ -7,10 +7,11 @@ Nothing here needs the server, the embedded store or a lock, but `repair`, which
     columnar  many records at once: NumPy and Arrow, imported only where they are installed
     dump      what is in one file, item by item: what `topics inspect` shows
     fsck      `fsck`: is this data directory whole? It reads and changes nothing, and needs no lock
-    history   what became of one record or job: what the log says of it, `archive/` first, and how it stands
     recovery  what a start would make of the directory, without a change to it: the state that rows are checked
               against
     repair    `fsck --repair`: what is kept, what is taken out of use, and a state that says so
     report    violations for people and for machines
+    queue_items  all that the log and the archive tell of one queue, frame by frame
     scan      one file to one row, in any process
+    why       what became of a record, a job, or what a reader has not got, by folding the log
 """

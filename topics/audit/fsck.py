@@ -11,7 +11,7 @@ is told. Damage stays; a write that was under way has moved on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -21,10 +21,10 @@ from topics.audit.checks.acks import Acks
 from topics.audit.checks.archived import archive_tasks, check_archive
 from topics.audit.checks.coldtier import HOW, check_cold, check_notes, reach
 from topics.audit.checks.consumer_logs import check_consumers
-from topics.audit.checks.journals import check_journals
 from topics.audit.checks.metafiles import check_agreement, check_metafiles
 from topics.audit.checks.queue_logs import check_queues
 from topics.audit.checks.row_checks import CHECKS, check_rows
+from topics.audit.checks.schedule_logs import check_schedules
 from topics.audit.checks.wrong_types import find_wrong_types, wrong_type_violations
 from topics.audit.recovery import RecoveredDirectory, read, segment_tasks, wal_tasks
 from topics.audit.scan.rows import Row, SegmentRow, Severity, Task, Violation, WalRow
@@ -33,6 +33,7 @@ from topics.host.checkpoint.snapshots import META_DIR
 from topics.host.cold.segment_stores import SegmentStore
 from topics.host.system.readonly import Hiding, WithCold
 from topics.kernel.errors import CannotOpen, Corrupt
+from topics.kernel.ids import is_internal
 from topics.kernel.ports import Disk
 
 PASSES_MAX: Final = 8
@@ -231,6 +232,15 @@ def examine(
         *check_archive(state, every),
         *check_queues(disk, state, every),
         *check_consumers(disk, state, every),
-        *(check_journals(disk, state) if options.journals else ()),
+        *check_schedules(disk, state, every),
+        *(_check_journals(disk, state) if options.journals else ()),
         *(check_acknowledged(disk, state, options.acks) if options.acks is not None else ()),
     ]
+
+
+def _check_journals(disk: Disk, state: RecoveredDirectory) -> Iterator[Violation]:
+    """Where there are none nobody needs what it takes to read them. Raises `MissingExtra`."""
+    if any(is_internal(topic.name) for topic in state.topics.values()):
+        from topics.audit.checks.journals import check_journals
+
+        yield from check_journals(disk, state)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, T
 from topics.calls import consumers as of_consumers
 from topics.calls import jobs as of_jobs
 from topics.calls import records as of_records
-from topics.calls import schedules as of_schedules
 from topics.calls import topics as of_topics
 from topics.calls.call import Steps
+from topics.calls.definitions import routers as of_routers
+from topics.calls.definitions import schedules as of_schedules
 from topics.calls.job_values import Claimant, LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.page import Record
@@ -26,6 +27,7 @@ from topics.calls.watching.rules import Asked, WatchRules
 from topics.calls.watching.watch import Feed, Watch
 from topics.calls.workers.leases import WorkerRules
 from topics.codec.manifest import Written
+from topics.kernel.extras import Needs
 from topics.kernel.ids import check_consumer_name, check_topic_name
 from topics.log.floors import Gap
 
@@ -157,7 +159,8 @@ def worker_of(rules: Callable[P, WorkerRules]) -> Callable[Concatenate[TopicStor
     """A method of every store that gives a worker."""
 
     def method(store: TopicStore, /, *args: P.args, **options: P.kwargs) -> Worker[Job]:
-        from topics.calls.workers.worker import Worker  # with all that tasks need
+        with Needs("workers", "worker"):
+            from topics.calls.workers.worker import Worker  # with all that tasks need
 
         asked = rules(*args, **options)
         queue = store.queue(asked.queue, node=asked.node)
@@ -352,6 +355,10 @@ class TopicStore(Located, ABC):
     schedule = of_store(of_schedules.Get)
     schedules = of_store(of_schedules.List)
     delete_schedule = of_store(of_schedules.Delete)
+    put_router = of_store(of_routers.Put)
+    router = of_store(of_routers.Get)
+    routers = of_store(of_routers.List)
+    delete_router = of_store(of_routers.Delete)
     producer = producer_of(Rules)
     worker = worker_of(WorkerRules)
     watch = watch_of(WatchRules)

@@ -56,6 +56,7 @@ class TopicSummary:
     type: str
     head_seq: int
     earliest_seq: int
+    evict_floor: int
     count: int
     bytes: int
     durability: str
@@ -67,7 +68,8 @@ def summary_of(state: TopicState) -> TopicSummary:
     """Its row."""
     return TopicSummary(
         topic=state.topic, type=state.type, head_seq=state.head_seq, earliest_seq=state.earliest_seq,
-        count=state.count, bytes=state.bytes, durability=state.config.durability.value, durable=state.config.durable,
+        evict_floor=state.evict_floor, count=state.count, bytes=state.bytes, durability=state.config.durability.value,
+        durable=state.config.durable,
         effective_priority=state.effective_priority,
     )  # fmt: skip
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import blake3 as _library
+from topics.kernel.extras import Needs
+
+with Needs("replicated values", "kv"):
+    import blake3 as _library
 
 HASH_SIZE: Final = 32
 

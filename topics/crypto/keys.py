@@ -12,8 +12,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from topics.kernel.extras import Needs
+
+with Needs("replicated values", "kv"):
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 SEED_SIZE: Final = 32
 KEY_SIZE: Final = 32

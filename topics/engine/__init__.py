@@ -2,7 +2,6 @@
 
 apply       `apply`: one frame (or run of frames) folded into the state
 batch       what one shard hands to its writer, and how a shard's frames go from assigned to written to synced
-change      proposing everything but a write: put and delete a topic, delete records, let time pass, sync
 checkpoint  what goes from the WAL into segments, and when the state may be kept
 commands    wishes
 consumers   durable consumers: put one, commit how far it has read, delete it, and look at them
@@ -16,10 +15,11 @@ propose     which way a command goes: to the topic that stands, behind what it m
 queue       jobs handed out and given back: the allocators' side of queues
 recovery    what the files of a directory say, and what a restart took
 replies     answers, one a command
+routers     what is copied from one topic into another, and whether that can be
 schedules   records that are appended when their time comes
 state       everything the engine holds, and the few moves every command is made of: enqueue, park, ride,
             finish, fail
 tickets     a proposed command on its way to its reply
 verify      the numbered invariants as assertions, and the canonical digest of the state
-writing     a write of records: whether it may be, and what it becomes
+writing     a write of records, a topic that comes, changes and goes: whether it may be, and what it becomes
 """

@@ -6,7 +6,7 @@ It cannot fail and reads no clock: now is the frame's ts (architecture 3.2). It 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -24,8 +24,10 @@ from topics.codec.log.control import (
     TopicDelete,
     WriteResult,
 )
+from topics.codec.log.forwards import Forward
 from topics.codec.log.frame import Run
 from topics.codec.log.leases import DeadLettered, Moved
+from topics.codec.log.routers import RouterCreate, RouterDelete
 from topics.codec.log.schedules import Schedule
 from topics.kernel.config import stored_config
 from topics.kernel.ids import is_internal
@@ -35,6 +37,7 @@ from topics.log.kinds import OF_KINDS, kind_of
 from topics.log.lost import LostRange
 from topics.log.reads.match import parse_match
 from topics.log.regions import SegmentId, Source
+from topics.log.routers import Inbound, Router, Routers
 from topics.log.segments import Segment
 from topics.log.topic import Topic
 
@@ -54,6 +57,8 @@ class CatalogView(Protocol):
     def next_topic_id(self) -> int: ...
     @property
     def schedules(self) -> Mapping[str, tuple[int, int]]: ...
+    @property
+    def routers(self) -> Routers: ...
     def find(self, name: str) -> Topic | None: ...
     def find_segment(self, segment: SegmentId) -> Segment | None: ...
 
@@ -61,13 +66,19 @@ class CatalogView(Protocol):
 class Catalog:
     """Every topic by id, and the names, past and present, with their epochs."""
 
-    __slots__ = ("_sorted", "epochs", "high_ts", "next_topic_id", "schedules", "topic_ids", "topics")
+    __slots__ = (
+        "_sorted", "epochs", "high_ts", "next_topic_id", "routers", "schedules", "topic_ids", "topics", "unrouted",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.topics: dict[int, Topic] = {}
         self.topic_ids: dict[str, int] = {}
         self.epochs: dict[str, int] = {}
         self.schedules: dict[str, tuple[int, int]] = {}  # by name: its topic's id, and its own
+        self.routers = Routers()
+        self.unrouted: Sequence[
+            tuple[str, str]
+        ] = ()  # by the last removal of a topic: router, its other topic
         self.next_topic_id = 1
         self.high_ts = 0
         self._sorted: list[str] | None = None  # the public names, from the first time they are listed
@@ -92,14 +103,39 @@ class Catalog:
             insort(self._sorted, topic.name)
 
     def remove(self, topic: Topic) -> None:
+        """It goes, with its schedules and every router that touches it."""
         del self.topics[topic.topic_id]
         del self.topic_ids[topic.name]
         for standing in topic.schedules.values():
             self.schedules.pop(standing.definition.name, None)
+        routers = self.routers.touching(topic.topic_id)
+        self.unrouted = [(one.name, self.topics[one.other_than(topic.topic_id)].name) for one in routers]
+        for router in routers:
+            self.unroute(router)
         if self._sorted is not None and not is_internal(topic.name):
             at = bisect_left(self._sorted, topic.name)
             assert self._sorted[at] == topic.name
             del self._sorted[at]
+
+    def route(self, router: Router) -> None:
+        """A router comes to stand, or is another one from now on. Of a log of which nothing is missing its dest is
+        there, and nothing is in its way.
+        """
+        dest = self.topics.get(router.dest_id)
+        if dest is None:
+            return
+        for other in self.routers.against(router):
+            self.unroute(other)
+        self.routers.put(router)
+        cursor, total = dest.inbound.get(router.id, (0, 0))
+        dest.inbound[router.id] = Inbound(max(cursor, router.from_seq), total)
+
+    def unroute(self, router: Router) -> None:
+        """A router ends, and with it what is known of how far it has come."""
+        self.routers.drop(router)
+        dest = self.topics.get(router.dest_id)
+        if dest is not None:
+            dest.inbound.pop(router.id, None)
 
     def names(self, prefix: str, after: str, count_max: int | None) -> list[str]:
         """Public names, ascending, that start with `prefix` and come after `after`: the first `count_max`, or all.
@@ -130,6 +166,9 @@ def apply(catalog: Catalog, item: Run | Control, source: Source) -> int:
         return 0
     topic = catalog.topics.get(item.topic_id)
     if topic is None:
+        return 0
+    if type(item.payload) is Forward:
+        fold.forward(topic, item.payload)
         return 0
     if type(item.payload) in OF_KINDS:
         kind_of(topic).fold(topic, item)
@@ -164,6 +203,8 @@ def _apply_control(catalog: Catalog, topic: Topic, item: Control) -> int:
             fold.checkpoint(topic, mark, item.ts)
         case Schedule() as schedule:
             _schedule(catalog, topic, schedule, item.ts)
+        case RouterCreate() | RouterDelete() as change:
+            _router(catalog, topic, change)
         case TopicDelete():
             catalog.remove(topic)
         case _:
@@ -178,6 +219,15 @@ def _create(catalog: Catalog, topic_id: int, created: TopicCreate) -> None:
     catalog.add(topic)
     catalog.epochs[created.name] = created.epoch
     catalog.next_topic_id = max(catalog.next_topic_id, topic_id + 1)
+
+
+def _router(catalog: Catalog, topic: Topic, change: RouterCreate | RouterDelete) -> None:
+    """A router from this topic is put or ends."""
+    if isinstance(change, RouterCreate):
+        catalog.route(change)
+        catalog.next_topic_id = max(catalog.next_topic_id, change.id + 1)
+    elif (ended := catalog.routers.identified(topic.topic_id, change.id)) is not None:
+        catalog.unroute(ended)
 
 
 def _schedule(catalog: Catalog, topic: Topic, schedule: Schedule, ts: int) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 from topics.codec.log.consumers import ConsumerChange, ConsumerCommit
 from topics.engine.apply import CatalogView
 from topics.engine.batch import Entry
-from topics.engine.change import Barrier, in_class
 from topics.engine.commands import CommitConsumer, DeleteConsumer, PutConsumer
 from topics.engine.lane import Lane
 from topics.engine.replies import ConsumerCommitted, ConsumerDeleted, ConsumerPut, ConsumerState
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
+from topics.engine.writing.change import Barrier, in_class
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_consumer_name
 from topics.kernel.limits import CONSUMERS_PER_TOPIC_MAX

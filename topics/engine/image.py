@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Annotated
 
 import msgspec
 
+from topics.codec.log.routers import RouterCreate, decode_router, encode_router
 from topics.codec.log.schedules import decode_schedule
 from topics.codec.log.walheader import HEADER_SIZE
 from topics.engine.apply import Catalog
+from topics.engine.recovery.contradictions import contradictions
 from topics.kernel.errors import Corrupt, Rejected
 from topics.kernel.whole_numbers import Count, Generation, ShardNumber
-from topics.log.contradictions import contradictions
 from topics.log.image import TopicImage, topic_of
 from topics.log.regions import SegmentId
+from topics.log.routers import Router
 from topics.log.slots import Slots
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # it goes on from there
@@ -28,6 +31,8 @@ class StateImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     next_topic_id: _Number
     epochs: list[tuple[str, Count]]
     topics: list[TopicImage]
+    # What a ROUTER_CREATE frame last said of each that stands.
+    routers: list[bytes] = []
 
     def segment_ids(self) -> frozenset[SegmentId]:
         """Every segment that it counts: their files are needed as long as it is."""
@@ -90,12 +95,19 @@ def _contradictions(snapshot: Snapshot) -> Iterator[str]:
     state = snapshot.state
     known = dict(state.epochs)
     schedules = [decode_schedule(told) for topic in state.topics for told, _, _ in topic.schedules]
+    try:
+        routers = [decode_router(told) for told in state.routers]
+    except Corrupt as malformed:
+        yield f"routers: {malformed.message}"
+        return
     for kind, keys in (
         ("the id of a topic", [topic.topic_id for topic in state.topics]),
         ("the name of a topic", [topic.name for topic in state.topics]),
         ("a name in epochs", [name for name, _ in state.epochs]),
         ("the id of a schedule", [one.id for one in schedules]),
         ("the name of a schedule", [one.name for one in schedules]),
+        ("the id of a router", [one.id for one in routers]),
+        ("the name of a router", [one.name for one in routers]),
         ("a place in the log of a shard", [(place.generation, place.shard) for place in snapshot.places]),
     ):
         if len(set(keys)) != len(keys):
@@ -103,11 +115,34 @@ def _contradictions(snapshot: Snapshot) -> Iterator[str]:
     for topic in state.topics:
         if topic.topic_id >= state.next_topic_id or topic.epoch > known.get(topic.name, 0):
             yield f"topic {topic.name!r:.100} has id {topic.topic_id} and epoch {topic.epoch}, which are not given yet"
-    if (highest := max((one.id for one in schedules), default=0)) >= state.next_topic_id:
-        yield f"a schedule has id {highest}, which is not given yet"
+    for kind, ids in (("schedule", [one.id for one in schedules]), ("router", [one.id for one in routers])):
+        if (highest := max(ids, default=0)) >= state.next_topic_id:
+            yield f"a {kind} has id {highest}, which is not given yet"
+    yield from _routers(routers, state.topics)
     for place in snapshot.places:
         if place.next_frame < place.file or (place.file and place.offset < HEADER_SIZE):
             yield f"a log goes on at offset {place.offset} of wal file {place.file} with frame {place.next_frame}"
+
+
+def _routers(routers: Sequence[RouterCreate], topics: Sequence[TopicImage]) -> Iterator[str]:
+    """Each joins two topics that are there, dest has one source, and knows of every router into it and no other."""
+    inbound = {topic.topic_id: {one[0] for one in topic.inbound} for topic in topics}
+    entering: dict[int, set[int]] = {}
+    sources: dict[int, int] = {}
+    for one in routers:
+        if one.source_id not in inbound or one.dest_id not in inbound:
+            yield f"router {one.name!r:.100} joins topics {one.source_id} and {one.dest_id}, which are not both there"
+        if sources.setdefault(one.dest_id, one.source_id) != one.source_id:
+            yield f"topic {one.dest_id} has routers from two topics"
+        entering.setdefault(one.dest_id, set()).add(one.id)
+    for topic_id, ids in inbound.items():
+        if ids != entering.get(topic_id, set()):
+            yield f"topic {topic_id} has an inbound of other routers than those that end in it"
+
+
+def image_of(routers: Iterable[Router]) -> list[bytes]:
+    """Routers as an image has them, ascending by id."""
+    return [encode_router(router) for router in sorted(routers, key=attrgetter("id"))]
 
 
 def catalog_of(image: StateImage, stored: Iterable[Iterable[Slots]]) -> Catalog:
@@ -129,4 +164,6 @@ def catalog_of(image: StateImage, stored: Iterable[Iterable[Slots]]) -> Catalog:
         catalog.topic_ids[topic.name] = topic.topic_id
         for schedule_id, standing in topic.schedules.items():
             catalog.schedules[standing.definition.name] = (topic.topic_id, schedule_id)
+    for told in image.routers:
+        catalog.routers.put(decode_router(told))
     return catalog

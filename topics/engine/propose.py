@@ -1,6 +1,6 @@
 """Which way a command goes: to the topic that stands, behind what it must wait for, or to a name that is not there.
 
-A kind of command is a row: of a topic with the moves it has, or of a shard with the one.
+A kind of command is a row: of a topic with the moves it has, or of a router or a shard with the one.
 """
 
 from __future__ import annotations
@@ -10,26 +10,17 @@ from typing import Final
 
 import msgspec
 
-from topics.engine.change import (
-    check_delete_records,
-    check_put,
-    delete_absent,
-    propose_delete_records,
-    propose_delete_topic,
-    propose_put,
-    propose_retire,
-    propose_sync,
-    put_absent,
-)
 from topics.engine.checkpoint import propose_checkpointed
 from topics.engine.commands import (
     Ack,
     Append,
+    BringOver,
     Checkpointed,
     Claim,
     CommitConsumer,
     DeleteConsumer,
     DeleteRecords,
+    DeleteRouter,
     DeleteSchedule,
     DeleteTopic,
     Extend,
@@ -38,6 +29,7 @@ from topics.engine.commands import (
     Pause,
     Purge,
     PutConsumer,
+    PutRouter,
     PutSchedule,
     PutTopic,
     Redrive,
@@ -62,6 +54,8 @@ from topics.engine.queue.settle import (
     propose_nack,
     propose_release,
 )
+from topics.engine.routers.definitions import propose_delete_router, propose_put_router
+from topics.engine.routers.late import propose_bring_over
 from topics.engine.schedules.definitions import (
     delete_absent_schedule,
     propose_delete_schedule,
@@ -70,6 +64,17 @@ from topics.engine.schedules.definitions import (
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
 from topics.engine.writing.append import append_absent, check_append, propose_append
+from topics.engine.writing.change import (
+    check_delete_records,
+    check_put,
+    delete_absent,
+    propose_delete_records,
+    propose_delete_topic,
+    propose_put,
+    propose_retire,
+    propose_sync,
+    put_absent,
+)
 from topics.kernel.ids import check_any_topic_name
 
 
@@ -100,11 +105,16 @@ _OF_TOPICS: Final[Mapping[type, Handler]] = {
     Pause: Handler(propose_pause),
     Purge: Handler(propose_purge),
     Redrive: Handler(propose_redrive, check=check_redrive),
+    BringOver: Handler(propose_bring_over),
     PutConsumer: Handler(propose_put_consumer, check=check_consumer),
     CommitConsumer: Handler(propose_commit_consumer, check=check_consumer),
     DeleteConsumer: Handler(propose_delete_consumer, check=check_consumer),
     PutSchedule: Handler(propose_put_schedule),
     DeleteSchedule: Handler(propose_delete_schedule, delete_absent_schedule),
+}
+_OF_ROUTERS: Final[Mapping[type, Callable[[EngineState, Ticket, int], None]]] = {
+    PutRouter: propose_put_router,
+    DeleteRouter: propose_delete_router,
 }
 _OF_SHARDS: Final[Mapping[type, Callable[[EngineState, Ticket], None]]] = {
     Sync: propose_sync,
@@ -121,6 +131,9 @@ def propose(state: EngineState, ticket: Ticket, now_ms: int) -> None:
     command = ticket.command
     if isinstance(command, (Sync, Checkpointed)):
         _OF_SHARDS[type(command)](state, ticket)
+        return
+    if isinstance(command, (PutRouter, DeleteRouter)):
+        _OF_ROUTERS[type(command)](state, ticket, now_ms)
         return
     handler, name = _OF_TOPICS[type(command)], command.topic
     lane = state.lanes_by_name.get(name) if type(name) is str else None

@@ -11,6 +11,7 @@ import msgspec
 from topics.codec.log.control import CheckpointMark
 from topics.codec.log.schedules import Schedule
 from topics.kernel.config import TopicConfig
+from topics.log.routers import Router
 
 
 class Appended(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,8 +42,11 @@ class TopicPut:
 
 @attrs.frozen(kw_only=True)
 class TopicDeleted:
+    """`routers`: the names of those that went with it, each with that of the other topic that it joined."""
+
     topic: str
     deleted: bool
+    routers: Sequence[tuple[str, str]] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -180,6 +184,11 @@ class ConsumerCommitted(ConsumerState, frozen=True, kw_only=True):
 
 
 @attrs.frozen(kw_only=True)
+class BroughtOver:
+    """Of an order that there still was, all is where it was to go."""
+
+
+@attrs.frozen(kw_only=True)
 class ConsumerDeleted:
     topic: str
     consumer: str
@@ -212,8 +221,32 @@ class ScheduleDeleted:
     deleted: bool
 
 
+@attrs.frozen(kw_only=True)
+class RouterState:
+    """A router as it is. `cursor`: the last seq of the source that it has dealt with; `lag` seqs are above that."""
+
+    source: str
+    dest: str
+    definition: Router
+    cursor: int
+    lag: int
+    forwarded_total: int
+
+
+@attrs.frozen(kw_only=True)
+class RouterPut:
+    created: bool
+    router: RouterState
+
+
+@attrs.frozen(kw_only=True)
+class RouterDeleted:
+    router: str
+    deleted: bool
+
+
 Reply = (
     Appended | TopicPut | TopicDeleted | RecordsDeleted | Retired | Synced | Absorbed | JobsClaimed | JobsSettled
-    | QueuePaused | QueuePurged | Redriven | ConsumerPut | ConsumerCommitted | ConsumerDeleted
-    | SchedulePut | ScheduleDeleted
+    | QueuePaused | QueuePurged | Redriven | BroughtOver | ConsumerPut | ConsumerCommitted | ConsumerDeleted
+    | SchedulePut | ScheduleDeleted | RouterPut | RouterDeleted
 )  # fmt: skip

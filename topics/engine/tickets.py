@@ -6,6 +6,7 @@ in frames, and done when it is answered. What waits can be withdrawn, and then n
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
@@ -39,7 +40,7 @@ TRANSITIONS: Final = {
 class Ticket(msgspec.Struct, eq=False):
     """`waiter` is the driver's, who calls it once when the ticket has finished. `created`: the topic was made for this
     command. `head_checked`: its `expected_head` held when it was first proposed, and is not looked at again.
-    `firing`: the schedule that it is of.
+    `firing`: the schedule that it is of. `line`: where it was last parked.
     """
 
     command: Command
@@ -50,6 +51,7 @@ class Ticket(msgspec.Struct, eq=False):
     created: bool = False
     head_checked: bool = False
     firing: int = 0
+    line: deque[Ticket] | None = None
     waiter: Callable[[], object] | None = None
 
     @property

@@ -15,6 +15,7 @@ import msgspec
 import xxhash
 
 from topics.engine.apply import CatalogView
+from topics.engine.image import image_of
 from topics.engine.lane import Lane
 from topics.engine.state import EngineState
 from topics.kernel.config import Durability
@@ -35,6 +36,8 @@ def check_state(state: EngineState) -> None:
         check_lane(lane)
     check_moves(state)
     check_schedules(state)
+    check_routers(state)
+    check_routes(state)
     on_their_way = [
         entry
         for shard in state.shards
@@ -73,6 +76,44 @@ def check_schedules(state: EngineState) -> None:
     assert all(schedule_id < catalog.next_topic_id for _, schedule_id in found.values())
     for schedule_id, alarm in state.alarms.items():
         assert schedule_id in catalog.topics[alarm.topic_id].schedules
+
+
+def check_routers(state: EngineState) -> None:
+    """Each has a name and an id of its own and joins two topics that are there; a dest has one source, and knows how
+    far each router into it has come.
+    """
+    catalog = state.catalog
+    routers = list(catalog.routers.values())
+    assert [router.name for router in routers] == list(catalog.routers)
+    assert len({router.id for router in routers}) == len(routers)
+    assert all(router.id < catalog.next_topic_id for router in routers)
+    for side, end in ((catalog.routers.routes_from, "source_id"), (catalog.routers.route_into, "dest_id")):
+        assert sorted(one.id for ones in side.values() for one in ones) == sorted(one.id for one in routers)
+        assert all(getattr(one, end) == topic_id and ones for topic_id, ones in side.items() for one in ones)
+    for topic_id, ones in catalog.routers.route_into.items():
+        assert len({one.source_id for one in ones}) == 1
+        assert ones[0].source_id in catalog.topics
+        assert catalog.topics[topic_id].inbound.keys() == {one.id for one in ones}
+    assert not any(
+        topic.inbound
+        for topic_id, topic in catalog.topics.items()
+        if topic_id not in catalog.routers.route_into
+    )
+
+
+def check_routes(state: EngineState) -> None:
+    """What a router's dest says of how far it has come is what is published; who is late is going to be brought on."""
+    routers = state.catalog.routers
+    assert {route.router for route in state.routes.values()} == set(routers.values())
+    for router_id, route in state.routes.items():
+        source, dest = route.source, route.dest
+        cursor = route.dest_topic.inbound[router_id].cursor
+        assert cursor <= route.cursor <= route.sent < source.next_seq
+        assert cursor <= route.source_topic.head_seq
+        assert cursor == route.cursor or dest.in_flight
+        if state.shards[source.shard].read_only is None and route.sent < route.source_topic.head_seq:
+            waits_for_sync = dest.shard != source.shard and source.durable_seq <= route.sent
+            assert route.order is not None or route.due_ms is not None or waits_for_sync
 
 
 def check_topic(topic: Topic) -> None:
@@ -133,6 +174,7 @@ def canonical(catalog: CatalogView) -> bytes:
             "epochs": sorted(catalog.epochs.items()),
             "names": sorted(catalog.topic_ids.items()),
             "topics": topics,
+            **({"routers": image_of(catalog.routers.values())} if catalog.routers else {}),
         }
     )
 

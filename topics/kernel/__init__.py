@@ -7,6 +7,7 @@ config         a topic's configuration: a class of fields, from which defaults a
                each
 deadlines      which seqs are due by when, without an object a seq
 errors         what can go wrong, and whose it is
+extras         what an extra of the distribution brings, and who lacks it is told which
 grouped        places of columns that are read and written together, in one piece where they lie side by side
 ids            identities: topic names, numeric topic ids, and the shard a topic lives on
 limits         every bound of the product, in one place

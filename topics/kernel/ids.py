@@ -20,6 +20,7 @@ _LEASES: Final = re.compile(rf"{_OF_LEASE}(?:\n{_OF_LEASE})*")
 _NONCE_AT: Final = len("lease_")
 _COUNTER_AT: Final = _NONCE_AT + 16
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
+ROUTER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}", re.ASCII)
 
 
 def check_topic_name(name: object, *, field: str = "topic") -> str:
@@ -37,13 +38,19 @@ def check_schedule_name(name: object) -> str:
     return _checked(name, "schedule", "no schedule's name")
 
 
-def _checked(name: object, field: str, none: str) -> str:
+def check_router_name(name: object) -> str:
+    """The name of a router: as a topic's, and `>` may be in it. Raises `Rejected(invalid_request)`."""
+    return _checked(name, "router", "no router's name", ROUTER_NAME)
+
+
+def _checked(name: object, field: str, none: str, pattern: re.Pattern[str] = TOPIC_NAME) -> str:
     if not isinstance(name, str):
         raise invalid(field, f"a name is a string, not {type(name).__name__}")
-    if TOPIC_NAME.fullmatch(name) is None:
+    if pattern.fullmatch(name) is None:
+        more = " >" if pattern is ROUTER_NAME else ""
         raise invalid(
             field,
-            f"{name[:64]!r} is {none}: 1 to 255 of A-Z a-z 0-9 . _ : - and the first a letter or digit",
+            f"{name[:64]!r} is {none}: 1 to 255 of A-Z a-z 0-9 . _ : -{more} and the first a letter or digit",
         )
     return name
 

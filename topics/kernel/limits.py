@@ -80,6 +80,11 @@ MANIFEST_BYTES_MAX: Final = 256 * MIB
 # Durable consumers (http-api 7).
 CONSUMERS_PER_TOPIC_MAX: Final = 1000
 
+# What a server looks at to say why (decision 102).
+WHY_LOG_BYTES_MAX: Final = 64 * MIB  # of snapshots and log
+WHY_MS_MAX: Final = 2000
+WHY_WAITING_MAX: Final = 8  # one is answered at a time
+
 # Waiting.
 PARKED_PER_TOPIC_MAX: Final = 1024
 PENDING_BYTES_MAX: Final = 256 * MIB
@@ -105,6 +110,11 @@ MOVE_BYTES_MAX: Final = 8 * MIB  # of one append, and a record more
 MOVE_RETRY_MS: Final = 100  # after a refusal; twice as long after each that follows,
 MOVE_RETRY_MAX_MS: Final = 30_000  # up to this
 
+# What routers bring over (semantics 8); a refusal is followed by the rests of moves.
+FORWARD_BYTES_MAX: Final = 32 * MIB  # of copies of a write, and one more; the rest is late
+FORWARD_RECORDS_MAX: Final = 1000  # that an order brings over
+FORWARD_SKIPPED_MAX: Final = 4096  # seqs that go nowhere, of which the log need not hear yet
+FORWARD_HOPS_MAX: Final = 8  # on cycles
 
 # Schedules (queues 4).
 EVERY_MS_MIN: Final = 1000
@@ -117,6 +127,10 @@ COMING_MAX: Final = 100  # instants that a schedule is asked for
 FIRING_LATE_MS: Final = 60_000  # an instant that is looked at no later is on time: as `DEADLINE_LOOK_MS`
 FIRING_RETRY_MS: Final = 100  # after a refusal; twice as long after each that follows,
 FIRING_RETRY_MAX_MS: Final = 30_000  # up to this
+
+# Routers (semantics 8).
+FILTERS_CACHED_MAX: Final = 1024  # parsed
+ROUTERS_REMOVED_MAX: Final = 1000  # that the answer of a topic's deletion names
 
 
 @attrs.frozen(kw_only=True)
@@ -141,6 +155,7 @@ class Limits:
     watch_topics: int = 256
     topics: int = 100_000
     schedules: int = 10_000
+    routers: int = 10_000
     tags_per_topic: int = 1_000_000
     total_bytes: int = 0
     wal_file_first: int = WAL_FILE_FIRST

@@ -1,6 +1,5 @@
 """One topic as the log makes it: pure state, which folding frames changes and nothing else does.
 
-contradictions  what no image of a topic can say, whatever was written, deleted and lost (I-18)
 dedupe          what a topic remembers of writes, so that a retry appends nothing
 facts           what a topic knows, told once: its image, the digest and the topic made of an image again walk
                 these tables
@@ -18,6 +17,7 @@ placing         slots of an index as what they stand for moves, or ends
 reads           what a reader gets: the plan of a page, filters, tombstones, and when a read goes on waiting
 regions         where the bytes of a topic's records lie: runs of seqs, each in one source
 retention       eviction and expiry as functions of the log: "now" is always the ts of the frame being applied
+routers         routers as the log leaves them: which there are, and how far each has come
 schedules       the schedules of a topic: what they are, and what they have fired
 segments        which segments hold a topic's records: what folding its CheckpointMarks gives
 slots           slots of an index as a value: consecutive records as columns, to be kept and to be put into an

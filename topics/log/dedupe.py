@@ -110,6 +110,11 @@ class DedupIds:
             return self._moved.get(dedup_id)
         return found[0] if now_ms <= found[1] else None
 
+    def until(self, dedup_id: bytes, seq: int) -> int | None:
+        """Until when a repeat of this id is answered with that seq; None if it is not known with it."""
+        found = self._by_id.get(dedup_id)
+        return found[1] if found is not None and found[0] == seq else None
+
     def add(self, dedup_id: bytes, seq: int, expires_at: int) -> None:
         if dedup_id.startswith(MOVE_PREFIXES):
             self.add_moved(dedup_id, seq)

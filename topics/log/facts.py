@@ -16,6 +16,7 @@ import msgspec
 from topics.log.dedupe import Result
 from topics.log.floors import Reason
 from topics.log.reads.consumers import Position
+from topics.log.routers import Inbound
 from topics.log.schedules import schedules_of
 from topics.log.topic import Move, Topic
 
@@ -93,6 +94,14 @@ def _give_consumers(topic: Topic, consumers: list[tuple[str, int, int]]) -> None
         topic.consumers.put(name, Position(seq, ts))
 
 
+def _take_inbound(topic: Topic) -> list[tuple[int, int, int]]:
+    return [(router_id, *inbound) for router_id, inbound in sorted(topic.inbound.items())]
+
+
+def _give_inbound(topic: Topic, inbound: list[tuple[int, int, int]]) -> None:
+    topic.inbound = {router_id: Inbound(cursor, total) for router_id, cursor, total in inbound}
+
+
 # What an image has of every topic.
 STANDING: Final = (
     Fact("name", attrgetter("name")),
@@ -123,6 +132,7 @@ STANDING: Final = (
         lambda topic, image: setattr(topic, "schedules", schedules_of(image)),
         lambda topic: topic.schedules.image() or None,
     ),
+    Fact("inbound", _take_inbound, _give_inbound, lambda topic: _take_inbound(topic) or None),
 )
 # What is remembered of records, and of who has read them. An ephemeral topic's is gone with the process, so its image
 # has none of it.

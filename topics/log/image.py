@@ -69,6 +69,8 @@ class TopicImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     consumers: list[tuple[str, Count, Count]] = []
     # What a SCHEDULE frame said of one that stands, since when, and the latest instant that it has fired.
     schedules: list[tuple[bytes, Count, Count]] = []
+    # Of each router into it: its id, the last seq of its source that it has dealt with, how many copies it has made.
+    inbound: list[tuple[_Id, Count, Count]] = []
 
     @property
     def of_queue(self) -> bool:

@@ -22,6 +22,7 @@ from topics.log.placing.leaving import let_go
 from topics.log.placing.places import put_places
 from topics.log.reads.consumers import Consumers
 from topics.log.regions import Regions
+from topics.log.routers import Inbound
 from topics.log.schedules import Schedules
 from topics.log.segments import Segment, Segments
 
@@ -44,8 +45,8 @@ class Topic:
     """Records, floors and memory of one instance (epoch) of a name."""
 
     __slots__ = (
-        "ceiling", "config", "consumers", "deadlines", "dedup_ids", "delete_below", "epoch", "floors", "index",
-        "jobs", "last_write_ts", "moves", "name", "regions", "results", "retired_ms", "schedules", "segments",
+        "ceiling", "config", "consumers", "deadlines", "dedup_ids", "delete_below", "epoch", "floors", "inbound",
+        "index", "jobs", "last_write_ts", "moves", "name", "regions", "results", "retired_ms", "schedules", "segments",
         "topic_id", "watermark_ms",
     )  # fmt: skip
 
@@ -67,6 +68,7 @@ class Topic:
         self.jobs = Jobs(self.index) if config.type is TopicType.QUEUE else None
         self.moves: dict[int, Move] = {}  # also of records that have died since: ask `moving`
         self.schedules = Schedules()
+        self.inbound: dict[int, Inbound] = {}  # by the id of a router into it
         self.delete_below = 0
         self.ceiling = CEILING_STEP_FIRST
         self.retired_ms = 0

@@ -16,16 +16,20 @@ from pathlib import Path
 from typing import Final
 
 import attrs
-import trio
 
 from topics.cli.commands.serve import write_port
 from topics.cli.config.settings import load
-from topics.embed.aio.runtime import Runtime
+from topics.kernel.extras import Needs
 from topics.kernel.ports import Clock
 from topics.pytest_plugin.clock import Clock as MovedClock
-from topics.server.main import Announcements, serve
 from topics.store.directory import ClaimedDirectory
 from topics.store.opened import Opened, StoreOptions
+
+with Needs("a server for tests", "server"):
+    import trio
+
+    from topics.embed.aio.runtime import Runtime
+    from topics.server.main import Announcements, serve
 
 
 class MovedDirectory(ClaimedDirectory):

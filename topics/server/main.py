@@ -17,11 +17,10 @@ from __future__ import annotations
 import gc
 import math
 import os
-import resource
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, Protocol
 
@@ -34,23 +33,21 @@ from topics.embed.aio.runtime import Runtime
 from topics.embed.aio.thread import Threads
 from topics.kernel.errors import Rejected
 from topics.kernel.ports import Disk
-from topics.server.api.origins import Origins
-from topics.server.api.resources.state import SiteOptions
 from topics.server.api.site import Site
-from topics.server.api.table import route_table
 from topics.server.app.handover import Http2HandOver
-from topics.server.auth.keyfile import begin_keys, read_keys
-from topics.server.listener import REFUSALS_MAX, Listener, ListenerOptions, bind, port_of
+from topics.server.assembly import listener_options, make_site
+from topics.server.auth.keyfile import read_keys
+from topics.server.descriptors import connections_fit, raise_file_limit
+from topics.server.listener import Listener, bind, port_of
 from topics.server.runtime.log import log, take_over_libraries
 from topics.server.settings import ServerSettings
 from topics.server.signals import Stopping, watch_signals
+from topics.server.systemd import Notifier
 from topics.server.tls import server_context
-from topics.server.wire.patience import WireOptions
 from topics.store.opened import Opened, StoreOptions
 
 RELOADED: Final = frozenset({"log_level", "certfile", "keyfile"})
 STORAGE_SHARE_S: Final = 1.0  # of the drain's time, at most a fifth of it, is kept for closing storage
-FILES_KEPT: Final = 256  # of the descriptors, or half of fewer than twice as many, for what is no connection
 
 
 class Home(Protocol):
@@ -153,11 +150,13 @@ class ServerRun:
         self._closing = trio.Event()
         self._ends_at = -math.inf
         self._started = time.monotonic()
+        self._systemd = Notifier(os.environ)
 
     async def run(self) -> None:
         """Until a signal, or an exception in storage."""
         async with trio.open_nursery() as supervisor:
             await supervisor.start(watch_signals, self.stopping, self.reload)
+            supervisor.start_soon(self._systemd.live)
             async with trio.open_nursery() as storage:
                 async with trio.open_nursery() as edge:
                     await edge.start(self.listener.run)
@@ -170,10 +169,19 @@ class ServerRun:
                     edge.cancel_scope.cancel()
                 self._closing.set()
             supervisor.cancel_scope.cancel()
+        if self.site.reports.tracing is not None:
+            await trio.to_thread.run_sync(self.site.reports.tracing.close)
         log.info("server.ended", forced=self.listener.counts.forced)
 
     def reload(self) -> None:
         """What a running server reads again: keys, the level of its log, certificates. Nothing wrong ends it."""
+        self._systemd.tell_reloading()
+        try:
+            self._reread()
+        finally:
+            self._systemd.tell("READY=1")
+
+    def _reread(self) -> None:
         self._reload_keys()
         try:
             found, changed = self._told.reread()
@@ -207,9 +215,12 @@ class ServerRun:
 
     # Beginning.
 
+    @property
+    def _url(self) -> str:
+        return self.settings.url(port_of(self.listener.listeners[0]))
+
     def _tell_listening(self) -> None:
-        settings = self.settings
-        url = settings.url(port_of(self.listener.listeners[0]))
+        url = self._url
         try:
             self._home.note_url(url)
         except OSError as error:
@@ -222,7 +233,7 @@ class ServerRun:
             url=url,
             pid=os.getpid(),
             version=topics.__version__,
-            switch_interval_us=settings.switch_interval_us,
+            switch_interval_us=self.settings.switch_interval_us,
         )
         if self.site.keys.is_on:
             log.info("auth.on", keys=len(self.site.keys))
@@ -247,10 +258,12 @@ class ServerRun:
         self.site.begin(self._runtime)
         self._told.storage(self._runtime)
         self._told.ready(port_of(self.listener.listeners[0]))
+        self._systemd.tell("READY=1", f"STATUS=serving {self._url}")
         self._tell_recovered(self._runtime.opened)
 
     def _tell_progress(self, share: float) -> None:
         self.site.progress = share
+        self._systemd.tell_progress(share)
 
     def _tell_recovered(self, opened: Opened) -> None:
         for cut in opened.cuts:
@@ -295,6 +308,7 @@ class ServerRun:
         self._ends_at = trio.current_time() + bound_s
         bound_s -= min(STORAGE_SHARE_S, bound_s / 5)
         self.site.draining = True
+        self._systemd.tell("STOPPING=1", "STATUS=draining")
         await self.listener.refuse_more()
         log.info("drain.begun", connections=self.listener.connections, bound_ms=self.settings.drain_ms)
         if self._runtime is not None:
@@ -322,65 +336,6 @@ class ServerRun:
         async with self._hurried(bound):
             with bound:
                 await compactor.keep_state()
-
-
-def make_site(settings: ServerSettings, options: StoreOptions) -> Site:
-    """The site as the settings want it."""
-    keys = begin_keys(settings.api_keys, settings.api_keys_file, settings.key_caps)
-    origins = Origins(allowed=settings.origins, hosts=settings.host_names, check_host=not keys.is_on)
-    return Site(
-        route_table(),
-        SiteOptions(
-            limits=options.limits,
-            auto_create=settings.auto_create,
-            origins=origins,
-            version=topics.__version__,
-            held_bytes_max=settings.max_held_bytes,
-            unsent_bytes_max=settings.max_unsent_bytes,
-            bytes_per_s=settings.body_bytes_per_s,
-            backup_bytes_per_s=settings.backup_bytes_per_s,
-            head_bytes_max=settings.max_head_bytes,
-            head_fields_max=settings.max_head_fields,
-            metric_topics_max=settings.max_metric_topics,
-            probe_auth=settings.probe_auth,
-            watch_sessions_max=settings.max_watch_sessions,
-            streams_max=settings.max_streams,
-        ),
-        keys,
-    )
-
-
-def listener_options(settings: ServerSettings) -> ListenerOptions:
-    files_max = open_files_max()
-    return ListenerOptions(
-        connections_max=min(settings.max_connections, connections_fit(files_max)),
-        refusals_max=min(REFUSALS_MAX, (files_max - connections_fit(files_max)) // 4),
-        handshake_s=settings.handshake_timeout_ms / 1000,
-        wire=WireOptions(
-            head_s=settings.head_timeout_ms / 1000,
-            idle_s=settings.idle_timeout_ms / 1000,
-            byte_rate=settings.body_bytes_per_s,
-        ),
-    )
-
-
-def raise_file_limit() -> int:
-    """The soft limit on open files becomes the hard one; returns what holds now."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # where it is not to be had (macOS: unlimited), the soft one stays
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return open_files_max()
-
-
-def open_files_max() -> int:
-    """How many descriptors this process may have."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return soft if soft != resource.RLIM_INFINITY else 1 << 30
-
-
-def connections_fit(files_max: int) -> int:
-    """How many connections leave the store and everything else the descriptors they need."""
-    return files_max - min(FILES_KEPT, files_max // 2)
 
 
 def _alone(group: BaseExceptionGroup[BaseException]) -> BaseException:

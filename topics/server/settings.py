@@ -63,6 +63,9 @@ class ServerSettings:
     max_metric_topics: int = 1000
     inline_write_bytes: int = INLINE_BYTES_MAX
     log_level: str = "info"
+    access_log: bool = False
+    slow_request_ms: int = 1000
+    traces: bool = False
     switch_interval_us: int = 300
 
     def __attrs_post_init__(self) -> None:

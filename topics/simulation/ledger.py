@@ -18,10 +18,12 @@ from topics.engine.commands import (
     Claim,
     Command,
     DeleteRecords,
+    DeleteRouter,
     DeleteTopic,
     Extend,
     Nack,
     Purge,
+    PutRouter,
     PutTopic,
     Redrive,
     Release,
@@ -34,6 +36,8 @@ from topics.engine.replies import (
     JobsClaimed,
     JobsSettled,
     RecordsDeleted,
+    RouterDeleted,
+    RouterPut,
     TopicDeleted,
     TopicPut,
     TopicState,
@@ -136,9 +140,12 @@ class Ledger:
         """A ticket ended well: what its class promises holds now, and what it says agrees with what was said."""
         command, reply = ticket.command, ticket.result()
         place = self._places.pop(id(ticket), DURABLE)
-        if isinstance(command, Sync) or (isinstance(reply, TopicPut | TopicDeleted) and place != DURABLE):
+        is_synced = isinstance(reply, TopicPut | TopicDeleted | RouterPut | RouterDeleted)
+        if isinstance(command, Sync) or (is_synced and place != DURABLE):
             self._check_durable(place, ticket)
-        if isinstance(command, Sync | DeleteTopic | PutTopic | Checkpointed | Redrive):
+        if isinstance(
+            command, Sync | DeleteTopic | PutTopic | PutRouter | DeleteRouter | Checkpointed | Redrive
+        ):
             return
         topic = engine.catalog.find(command.topic)
         if topic is None:

@@ -300,6 +300,11 @@ class ShardWriter:
 
     # Space.
 
+    @property
+    def free_bytes(self) -> int:
+        """Where the log or the segments lie, whichever has less; as it was when a file was last made."""
+        return min(self._free.log, self._free.data)
+
     def _look_for_space(self) -> None:
         """Free space, the last known if a disk will not say. System calls."""
         with suppress(OSError):

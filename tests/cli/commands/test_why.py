@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 import topics
@@ -17,16 +15,18 @@ def root(tmp_path):
 
 
 def words(text):
-    """Without the times, which each line begins with but the last."""
-    *lines, last = text.splitlines()
-    return [line[len("2026-11-21 00:00:00.000Z  ") :].split(" until ")[0] for line in lines], last
+    """The events without the times that each line begins with; and how it stands, what comes behind that left out."""
+    lines = text.splitlines()
+    behind = next(i for i, line in enumerate(lines) if line.startswith(("job ", "record ")))
+    told = [line[len("2026-11-21 00:00:00.000Z  ") :].split(" until ")[0] for line in lines[:behind]]
+    return [line for line in told if not line.startswith(("synced: ", "copied into"))], lines[behind]
 
 
 @pytest.mark.rule("O2.29")
 def test_a_job_has_its_story_in_words(call, root):
     assert words(call("why", JOBS, "--job", "3", "--data", root).text) == (
         [
-            "put",
+            "put in a write of seqs 1 to 12, key 'k'",
             "leased by w1",
             "given back by w1: no paper, to be ready at " + told_ready_at(call, root),
             "leased by w0",
@@ -38,37 +38,44 @@ def test_a_job_has_its_story_in_words(call, root):
     )
     assert words(call("why", JOBS, "--job", "6", "--data", root).text) == (
         [
-            "put", "leased by w3", "the lease ran out", "leased by w2", "extended by w2",
+            "put in a write of seqs 1 to 12", "leased by w3", "the lease ran out", "leased by w2", "extended by w2",
             "acked by w2: done, and deleted",
         ],
         "job 6 was acked by w2",
     )  # fmt: skip
     assert words(call("why", JOBS, "--job", "7", "--data", root).text) == (
-        ["put", "leased by w4", "the lease ran out"],
+        ["put in a write of seqs 1 to 12", "leased by w4", "the lease ran out"],
         "job 7 is ready, delivered 1 time; the last failure: expired",
     )
-    rows = call("why", JOBS, "--job", "6", "--json", "--data", root).lines
-    assert [row.get("event") for row in rows] == ["put", "claimed", "claimed", "extended", "acked", None]
-    assert rows[-1] == {"state": "acked", "node": "w2"}
+    (found,) = call("why", JOBS, "--job", "6", "--json", "--data", root).lines
+    told = [event["event"] for event in found["events"] if event["event"] not in ("synced", "stored")]
+    assert told == ["put", "claimed", "lease_ended", "claimed", "extended", "acked"]
+    assert found["now"] == {"state": "acked", "node": "w2"}
 
 
 def told_ready_at(call, root):
     from topics.cli.io.quantities import moment
 
-    return moment(call("why", JOBS, "--job", "3", "--json", "--data", root).lines[2]["ready_at"])
+    (found,) = call("why", JOBS, "--job", "3", "--json", "--data", root).lines
+    return next(moment(event["ready_at"]) for event in found["events"] if "ready_at" in event)
 
 
 @pytest.mark.rule("O2.30")
 def test_a_record_has_its_story_in_words(call, root):
     assert words(call("why", FAILED, "1", "--data", root).text) == (
-        ["put", "on its way to jobs: redrive", "arrived there, and deleted here"],
+        [
+            "put, moved here from jobs 3, key 'k'",
+            "on its way to jobs: redrive",
+            "arrived there, and deleted here",
+        ],
         "record 1 was moved to jobs as 13: redrive",
     )
-    assert call("why", "orders", "1", "--data", root).text == (
-        "record 1 was deleted; the log says nothing of it any more (wal_archive keeps what checkpoints have absorbed)\n"
+    assert words(call("why", "orders", "1", "--data", root).text) == (
+        ['deleted: before_seq 3 and match ["tag","Eq","red"]'],
+        'record 1 was deleted: before_seq 3 and match ["tag","Eq","red"]',
     )
     assert call("why", "orders", "999999", "--data", root).text == (
-        "record 999999 was never put: the head is below it\n"
+        "record 999999 was never put: no such seq, the head is 72\n"
     )
 
 
@@ -88,12 +95,23 @@ def test_what_all_jobs_meet_is_told_of_those_that_met_it(call, tmp_path):
     def told(seq):
         return words(call("why", "q", "--job", str(seq), "--data", str(tmp_path / "d")).text)
 
-    ended = ["put", "leased by w", "the lease ended, as all of the queue did: restart"]
+    put = "put in a write of seqs 1 to 3"
+    ended = [put, "leased by w", "the lease ended, as all of the queue did: restart"]
     assert told(1)[0] == [*ended, "leased by w"]
     assert told(1)[1].startswith("job 1 is in flight: leased by w until 2")
     assert told(2) == ([*ended, "deleted by a purge of the queue"], "job 2 was deleted by a purge")
-    assert told(3) == (["put", "deleted by a purge of the queue"], "job 3 was deleted by a purge")
-    assert told(4) == (["put", "deleted by a purge of the queue"], "job 4 was deleted by a purge")
+    assert told(3) == ([put, "deleted by a purge of the queue"], "job 3 was deleted by a purge")
+    assert told(4) == (
+        ["put, not before " + told_not_before(call, tmp_path), "deleted by a purge of the queue"],
+        "job 4 was deleted by a purge",
+    )
+
+
+def told_not_before(call, tmp_path):
+    from topics.cli.io.quantities import moment
+
+    (found,) = call("why", "q", "--job", "4", "--json", "--data", str(tmp_path / "d")).lines
+    return moment(found["events"][0]["not_before"])
 
 
 @pytest.mark.rule("O2.31")
@@ -113,7 +131,7 @@ def test_what_is_asked_wrongly_is_said_in_a_line(call, root):
     log = call("why", "orders", "--job", "6", "--data", root)
     assert (log.code, "topic 'orders' is a log; only a queue has jobs" in log.err) == (1, True)
     for arguments in (("orders",), ("orders", "1", "--job", "1")):
-        assert "name one record or job" in call("why", *arguments, "--data", root).err
+        assert "name one record, job or reader" in call("why", *arguments, "--data", root).err
     assert call("why", "nope", "1", "--data", root).code == 1
     assert "name a data directory" in call("why", "nope", "1", "--data", root + "/none").err
 
@@ -132,8 +150,8 @@ def test_a_lease_whose_claim_is_in_no_log_any_more_is_not_named(call, tmp_path):
     assert words(call("why", "q", "--job", "1", "--data", str(root)).text) == (
         ["acked by w: done, and deleted"], "job 1 was acked by w",
     )  # fmt: skip
-    acked, _ = call("why", "q", "--job", "1", "--json", "--data", str(root)).text.splitlines()
-    assert "lease_id" not in json.loads(acked)
+    (found,) = call("why", "q", "--job", "1", "--json", "--data", str(root)).lines
+    assert "lease_id" not in next(event for event in found["events"] if event["event"] == "acked")
 
 
 def test_a_job_that_nobody_was_given_is_told_so(call, tmp_path):
@@ -144,7 +162,53 @@ def test_a_job_that_nobody_was_given_is_told_so(call, tmp_path):
         queue.put_many([{"data": "x" * 100_000}] * 2)
         assert len(queue.claim(2, max_bytes=150_000)) == 1
     told, _ = words(call("why", "q", "--job", "2", "--data", str(root)).text)
-    rows = call("why", "q", "--job", "2", "--json", "--data", str(root)).text.splitlines()
+    (found,) = call("why", "q", "--job", "2", "--json", "--data", str(root)).lines
 
     assert told[-1] == "given back: it was not sent to anybody, and that counts as no delivery"
-    assert json.loads(rows[-2]).keys() == {"ts", "event", "file", "offset", "lease_id", "ready_at"}
+    given_back = next(event for event in found["events"] if event["event"] == "released")
+    assert given_back.keys() == {"ts", "event", "file", "offset", "lease_id", "ready_at"}
+
+
+def test_what_a_reader_has_not_got_is_told_in_ranges(call, tmp_path):
+    root = str(tmp_path / "d")
+    with topics.open(root) as store:
+        store.create("t", cap_records=3)
+        topic = store.topic("t")
+        topic.put_many([{"data": i, "tag": "b" if i == 2 else "a", "node": "me"} for i in range(5)])
+        topic.delete(match="b")
+    lines = call("why", "t", "--reader", "0", "--match", "a", "--data", root).text.splitlines()
+    (found,) = call("why", "t", "--reader", "0", "--to", "4", "--node", "me", "--json", "--data", root).lines
+
+    assert [line.split(", 2")[0] for line in lines] == [
+        "1 to 2  lost: evicted by the topic's cap",
+        '3  lost: deleted: match ["tag","Eq","b"]',
+        "4 to 5  delivered",
+        "a read from 0 begins with a tombstone up to 3 [cap]",
+    ]
+    assert [(part["first"], part["last"], part["as"]) for part in found["parts"]] == [
+        (1, 2, "lost"), (3, 3, "lost"), (4, 4, "own_node"),
+    ]  # fmt: skip
+    assert call("why", "t", "1", "--to", "4", "--data", root).code == 2
+
+
+def test_a_server_tells_the_same(call, server):
+    with topics.Client(server.url) as client:
+        client.create("asked", cap_records=1)
+        for i in range(3):
+            client.topic("asked").put(i, node="me")
+    for arguments in (
+        ("asked", "2"),
+        ("asked", "--reader", "0"),
+        ("asked", "9"),
+        ("asked", "--reader", "0", "--node", "me"),
+    ):
+        by_files = call("why", *arguments, "--data", str(server.data))
+        by_server = call("why", *arguments, "--url", server.url)
+
+        assert (by_server.code, by_server.text) == (0, by_files.text)
+    (found,) = call("why", "asked", "2", "--json", "--url", server.url).lines
+    assert (found["now"]["state"], found["now"]["reason"]) == ("lost", "cap")
+    refused = call("why", "asked", "--job", "2", "--url", server.url)
+    assert (refused.code, "only a queue has jobs" in refused.err) == (1, True)
+    missing = call("why", "none", "2", "--url", server.url)
+    assert (missing.code, missing.err.count("\n"), "'none'" in missing.err) == (1, 1, True)

@@ -85,7 +85,7 @@ def test_each_limit_is_a_knob_that_begins_with_topics_max() -> None:
         "META_KEYS": 64, "TAG_BYTES": 256, "NODE_BYTES": 128, "KEY_BYTES": 256, "IDEMPOTENCY_KEY_CHARS": 256,
         "READ_LIMIT": 1000, "PAGE_BYTES_DEFAULT": 1 << 20, "PAGE_BYTES": 8 << 20, "TOPICS": 100_000,
         "TAGS_PER_TOPIC": 1_000_000, "HEAD_BYTES": 32 << 10, "HEAD_FIELDS": 100, "HELD_BYTES": 256 << 20,
-        "CONNECTIONS": 10_000, "SCHEDULES": 10_000,
+        "CONNECTIONS": 10_000, "SCHEDULES": 10_000, "ROUTERS": 10_000,
     }  # fmt: skip
 
     assert stated == {name: default for name, default in knobs.items() if name in stated}

@@ -28,8 +28,10 @@ from topics.codec.log.control import (
     encode_mark,
     encode_payload,
 )
+from topics.codec.log.forwards import Forward, ForwardForm, mask_of
 from topics.codec.log.frame import FrameType, encode_run
 from topics.codec.log.layout import Ext, pack_exts, pack_frame
+from topics.codec.log.routers import GUARANTEES, RouterCreate, RouterDelete
 from topics.codec.log.schedules import CATCH_UPS, Schedule
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Corrupt
@@ -37,6 +39,9 @@ from topics.kernel.ids import TOPIC_NAME
 
 SEQ = st.integers(1, 2**64 - 1)
 NAME = st.from_regex(TOPIC_NAME, fullmatch=True)
+ROUTER_CREATE = RouterCreate(id=1, name="r", source_id=7, dest_id=8)
+ROUTER = encode_payload(ROUTER_CREATE)
+FORWARD = struct.Struct("<BQQQQQQ")
 SCHEDULE = encode_payload(Schedule(id=1, name="s", every_ms=1000, data=b"1"))
 CONFIG = st.dictionaries(
     st.text(max_size=5), st.integers(-(2**40), 2**40) | st.text(max_size=5) | st.none(), max_size=3
@@ -60,7 +65,23 @@ def checkpoint_marks(draw):
     )
 
 
+@st.composite
+def forwards(draw):
+    """All of a range of some source, some of it, or none; or what it had lost."""
+    first = draw(SEQ)
+    last = draw(st.integers(first, min(first + 40, 2**64 - 1)))
+    ids = draw(SEQ), draw(SEQ)
+    if draw(st.booleans()):
+        lost = draw(st.integers(1, last + 1 - first))
+        return Forward(ForwardForm.TRIMMED, *ids, first, last, draw(SEQ), lost)
+    kept = sorted(draw(st.sets(st.integers(first, last))))
+    forward = Forward(ForwardForm.COPIES, *ids, first, last, draw(SEQ), len(kept), mask_of(kept, first, last))
+    assert list(forward.seqs()) == kept
+    return forward
+
+
 PAYLOADS = st.one_of(
+    forwards(),
     st.builds(TopicCreate, st.text(min_size=1, max_size=9), SEQ, CONFIG, U64),
     st.builds(TopicDelete),
     st.builds(ConfigUpdate, CONFIG),
@@ -86,6 +107,12 @@ PAYLOADS = st.one_of(
         ttl_ms=U64, priority=st.integers(-1, 9),
     ),
     st.builds(Schedule, SEQ, st.text(min_size=1, max_size=9), every_ms=st.integers(1000, 2**63), data=short(20)),
+    st.builds(
+        RouterCreate, SEQ, NAME, st.just(7), st.integers(8, 2**64 - 1), st.booleans(), st.booleans(),
+        st.none() | st.sampled_from([("tag", "Eq", "x*y"), ("tag", "Glob", "*"), ("tag", "Glob", "x*")]),
+        st.booleans(), st.sampled_from(GUARANTEES), U64,
+    ),
+    st.builds(RouterDelete, SEQ),
 )  # fmt: skip
 
 
@@ -117,11 +144,11 @@ def test_the_types_are_those_of_the_pages():
         "APPEND": 1, "TOPIC_CREATE": 2, "TOPIC_DELETE": 3, "ROUTER_CREATE": 4, "ROUTER_DELETE": 5, "DELETE": 6,
         "EVICT_WATERMARK": 7, "CHECKPOINT_MARK": 8, "CONFIG_UPDATE": 9, "LEASE": 10, "HEAD_WATERMARK": 11,
         "COMMIT_MARK": 12, "CONSUMER_COMMIT": 13, "SCHEDULE": 14, "LOSS_RANGE": 15, "KV_OP": 16, "INTENTION": 17,
-        "WRITE_RESULT": 18,
+        "WRITE_RESULT": 18, "FORWARD": 19,
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [4, 5, 16, 17])
+@pytest.mark.parametrize("kind", [16, 17])
 def test_a_type_of_a_later_part_is_unknown_though_it_has_a_number(kind):
     frame = pack_frame(kind, 0, 7, 0, TS, b"")
 
@@ -180,6 +207,31 @@ def test_a_type_of_a_later_part_is_unknown_though_it_has_a_number(kind):
         (13, struct.pack("<BQH", 2, 0, 1) + b"a"),  # a commit of nothing
         (13, struct.pack("<BQH", 3, 3, 1) + b"a"),  # a deletion that says a seq
         (13, struct.pack("<BQH", 4, 3, 1) + b"a"),  # a change that nobody knows
+        (4, b""),
+        (4, b'{"id":1}'),  # not all of it
+        (4, ROUTER.replace(b":1,", b": 1,")),  # spelled otherwise
+        *(
+            (4, encode_payload(msgspec.structs.replace(ROUTER_CREATE, **fields)))
+            for fields in (
+                {"id": 0},
+                {"name": ""},
+                {"source_id": 6},  # the frame is another topic's
+                {"source_id": 0},
+                {"dest_id": 7},  # into itself
+                {"dest_id": 0},
+                {"from_seq": -1},
+                {"guarantee": "some"},
+                {"filter": ("node", "Eq", "x")},
+                {"filter": ("tag", "Ne", "x")},
+                {"filter": ("tag", "Eq", "")},
+                {"filter": ("tag", "Glob", "x")},
+                {"filter": ("tag", "Glob", "x*y*")},
+                {"filter": ("tag", "Glob", "*x")},
+            )
+        ),
+        (5, bytes(8)),
+        (5, b"\1" + bytes(6)),
+        (5, b"\1" + bytes(8)),
         (14, b""),
         (14, b'{"id":1}'),  # not all of it
         (14, SCHEDULE.replace(b":1000", b": 1000")),  # spelled otherwise
@@ -204,6 +256,22 @@ def test_a_type_of_a_later_part_is_unknown_though_it_has_a_number(kind):
         (18, encode_payload(WriteResult(b"k", 1, 0, 0, [(0, 1)]))),
         (18, encode_payload(WriteResult(b"k", 1, 1, 0, [(0, 1)])) + b"x"),
         (18, encode_payload(WriteResult(b"k", 1, 1, 0, [(0, 1)]))[:-1]),
+        (19, bytes(48)),
+        (19, FORWARD.pack(0, 0, 1, 1, 3, 1, 3)),  # no router
+        (19, FORWARD.pack(0, 1, 0, 1, 3, 1, 3)),  # no source
+        (19, FORWARD.pack(0, 1, 1, 0, 3, 1, 3)),  # seqs begin with 1
+        (19, FORWARD.pack(0, 1, 1, 3, 2, 1, 0)),  # not even an empty range
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 0, 3)),  # nowhere
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 4)),  # more than there are
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 2)),  # which two?
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 3) + b"\x07"),  # all of them need no mask
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 0) + b"\x00"),  # nor does none
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 2) + b"\x01"),  # one fewer
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 2) + b"\x09"),  # one behind the range
+        (19, FORWARD.pack(0, 1, 1, 1, 9, 1, 2) + b"\x03"),  # a byte too few
+        (19, FORWARD.pack(1, 1, 1, 1, 3, 1, 0)),  # nothing was lost
+        (19, FORWARD.pack(1, 1, 1, 1, 3, 1, 2) + b"\x03"),  # a loss has no mask
+        (19, FORWARD.pack(2, 1, 1, 1, 3, 1, 3)),  # a form that nobody knows
     ],
 )
 def test_what_is_no_payload_is_refused(kind, data):

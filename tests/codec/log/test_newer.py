@@ -12,11 +12,14 @@ from topics.codec.log.control import Delete, HeadWatermark, WriteResult, encode_
 from topics.codec.log.frame import encode_run
 from topics.codec.log.layout import Ext, pack_exts, pack_frame
 from topics.codec.log.newer import is_newer
+from topics.codec.log.routers import RouterCreate
 from topics.codec.log.schedules import Schedule
 from topics.codec.log.writes import whole_writes
 
 MARK = struct.Struct("<QQQQB")
 RESULT = encode_payload(WriteResult(b"k", 1, 1, 0, [(0, 1)]))
+ROUTER = encode_payload(RouterCreate(id=1, name="r", source_id=7, dest_id=8))
+FORWARD = struct.Struct("<BQQQQQQ")
 SCHEDULE = encode_payload(Schedule(id=1, name="s", every_ms=1000, data=b"1"))
 CARRIED = b'"head_seq":1,"evict_floor":0,"lost_ts":0,"reasons":{},"last_write_ts":0'
 
@@ -46,7 +49,12 @@ def control(kind, data, *, exts=b""):
         (13, struct.pack("<BQH", 9, 3, 1) + b"a" + b"more"),
         (15, b'{"first":1,"last":1,"reason":"crash","newer":[]}'),
         (14, SCHEDULE[:-1] + b',"newer":1}'),
+        (4, ROUTER[:-1] + b',"newer":1}'),
+        (5, struct.pack("<Q", 1) + b"x"),
         (18, RESULT + b"x"),
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 2) + b"\x05x"),
+        (19, FORWARD.pack(2, 1, 1, 1, 3, 1, 2) + b"\x05"),
+        (19, FORWARD.pack(9, 1, 1, 1, 3, 1, 3) + b"where they lie"),
     ],
 )
 def test_a_payload_that_is_one_but_for_more_is_a_newer_versions(kind, data):
@@ -77,6 +85,9 @@ def test_a_payload_that_is_one_but_for_more_is_a_newer_versions(kind, data):
         (13, struct.pack("<BQH", 4, 3, 1) + b"$"),
         (15, b'{"first":2,"last":1,"reason":"crash","newer":1}'),
         (18, RESULT[:-1]),
+        (19, FORWARD.pack(2, 0, 1, 1, 3, 1, 2) + b"\x05"),
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 2)),
+        (19, bytes(7)),
     ],
 )
 def test_one_that_is_wrong_otherwise_is_malformed(kind, data):

@@ -11,9 +11,10 @@ from topics.engine import verify
 from topics.engine.commands import DeleteRecords
 from topics.engine.schedules.firing import _first_on_time
 from topics.engine.schedules.instants import Instants
-from topics.kernel.errors import Code, Rejected
+from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import FIRING_LATE_MS
 from topics.log.schedules import Standing
+from topics.testing.calendar import RepeatingCalendar
 
 HOUR = 3_600_000
 FIRST = (T0 // HOUR + 1) * HOUR  # the first full hour
@@ -445,3 +446,18 @@ def test_an_image_knows_what_was_fired(driver):
     assert topic_of(
         msgspec.msgpack.decode(msgspec.msgpack.encode(image), type=type(image)), []
     ).schedules == (driver.topic().schedules)
+
+
+def test_one_whose_zone_a_machine_does_not_know_is_counted_and_fires_where_it_is_known(driver, monkeypatch):
+    put(driver, timezone="+1000")
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(RepeatingCalendar, "instants", unknown_zone)
+        restart(driver)
+        assert driver.engine.schedules.blocked == 1
+
+    restart(driver, at_ms=FIRST + 1000)
+    assert (driver.engine.schedules.blocked, fired(driver)) == (0, [FIRST + 1000])
+
+
+def unknown_zone(_calendar, _cron, timezone, _after_ms):
+    raise invalid("timezone", f"{timezone!r} is unknown here")

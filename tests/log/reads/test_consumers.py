@@ -4,9 +4,9 @@ import pytest
 
 from topics.codec.log.consumers import ConsumerChange, ConsumerCommit
 from topics.codec.log.frame import Run
+from topics.engine.recovery.contradictions import contradictions
 from topics.kernel.config import TopicConfig
 from topics.kernel.limits import CONSUMERS_PER_TOPIC_MAX
-from topics.log.contradictions import contradictions
 from topics.log.image import take_image
 from topics.log.reads.consumers import Consumers, Position
 from topics.log.regions import WalFileId

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
+from prometheus_client.parser import text_string_to_metric_families
 
 from topics.kernel.errors import Rejected
 from topics.server.api.memory import Share
@@ -36,7 +37,7 @@ async def ask(
     try:
         admitted = site.admit(head)
     except Rejected as refused:
-        return site.refuse(refused)
+        return site.refuse(refused, head)
     peer = Here(site)
     answer = await site.answer(admitted, payload, peer)
     admitted.end()
@@ -61,3 +62,19 @@ async def said(site, *request, **more):
 def code(answered):
     status, fields = answered
     return status, fields["error"]["code"]
+
+
+async def scrape(site: Site) -> dict[tuple, float]:
+    """(name, sorted labels) -> value, as Prometheus reads the page."""
+    answer = await ask(site, "GET", "/v0/metrics")
+    assert answer.status == 200
+    assert answer.content_type.startswith(b"text/plain; version=0.0.4")
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(answer.body.decode())
+        for sample in family.samples
+    }
+
+
+def of(name, **labels):
+    return (name, *sorted(labels.items()))

@@ -94,7 +94,7 @@ async def test_a_browser_that_asks_first_is_told_what_the_path_takes(mock_clock,
         assert told["access-control-allow-origin"] == LISTED.decode()
         assert methods <= set(told["access-control-allow-methods"].split(", ")) <= methods | {"HEAD"}
         assert set(told["access-control-allow-headers"].split(", ")) == {
-            "authorization", "content-type", "idempotency-key", "last-event-id",
+            "authorization", "content-type", "idempotency-key", "last-event-id", "x-request-id",
         }  # fmt: skip
         assert int(told["access-control-max-age"]) > 0
         assert "access-control-allow-credentials" not in told

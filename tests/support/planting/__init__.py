@@ -16,7 +16,7 @@ from typing import Final
 
 import attrs
 
-from tests.support.planting import consumers, journals, logs, queues, segments
+from tests.support.planting import consumers, journals, logs, queues, schedules, segments
 from tests.support.planting import files as of_files
 from tests.support.planting.ground import Ground, Kind, Planted, Survey
 from tests.support.sample_store import Files
@@ -30,6 +30,7 @@ KINDS: Final[dict[str, Kind]] = {
     **journals.KINDS,
     **queues.KINDS,
     **consumers.KINDS,
+    **schedules.KINDS,
 }
 
 _APART: Final = (
@@ -56,7 +57,7 @@ _APART: Final = (
     ),
     (
         "queue.leases: a late ack", "queue.deliveries: too many", "queue.order: a key out of order",
-        "consumers: a commit that goes back",
+        "consumers: a commit that goes back", "schedules: an instant twice",
     ),
 )  # fmt: skip
 # All kinds, in groups that can be found beside each other: one that damages a snapshot hides what depends on it.

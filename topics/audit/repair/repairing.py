@@ -35,7 +35,7 @@ from topics.audit.repair.salvage import Salvaged, of_log, of_segment, put_in_pla
 from topics.audit.repair.two_tiers import TwoTiers
 from topics.audit.scan.rows import SegmentRow, Severity, Violation, WalRow
 from topics.audit.scan.scan import scan_all
-from topics.engine.image import LogPlace, Snapshot, StateImage, catalog_of
+from topics.engine.image import LogPlace, Snapshot, StateImage, catalog_of, image_of
 from topics.engine.recovery.recover import ShardKey
 from topics.host.checkpoint.snapshots import META_DIR, find_snapshots, snapshot_path, write_snapshot
 from topics.host.cold.cold_disk import ColdBehind
@@ -365,12 +365,11 @@ def _snapshot_of(
     """`holes`: topics may have been made there, and segments of them may lie in a cold tier: no id is used again."""
     catalog = state.read.recovered.catalog
     image = StateImage(
-        ts=ts,
-        high_ts=catalog.high_ts,
+        ts=ts, high_ts=catalog.high_ts,
         next_topic_id=catalog.next_topic_id + sum(hole.frames for hole in holes if not hole.seq),
         epochs=sorted(catalog.epochs.items()),
-        topics=list(topics),
-    )
+        topics=list(topics), routers=image_of(catalog.routers.values()),
+    )  # fmt: skip
     return Snapshot(image, [LogPlace(*key, 0, 0, 0, U64_MAX) for key in shards])
 
 

@@ -325,7 +325,7 @@ def _heads_of(manifest: Manifest) -> dict[str, int]:
 
 
 def _print_heads(heads: Any) -> None:
-    shown = list(heads.items())[:_TOPICS_SHOWN]
+    shown = sorted(heads.items())[:_TOPICS_SHOWN]
     if shown:
         print_table(("topic", "head"), [(name, str(head)) for name, head in shown], numbers=("head",))
     if len(heads) > len(shown):

@@ -20,7 +20,7 @@ from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.paths import PathName, cannot_write
 from topics.cli.io.quantities import counted, size
-from topics.cli.io.terminal import TerminalStyle, is_terminal, json_line, progress, safe
+from topics.cli.io.terminal import TerminalStyle, has_bar, json_line, progress, safe
 
 if TYPE_CHECKING:
     from topics.audit.fsck import FsckReport
@@ -158,7 +158,7 @@ def _load(acks: Path | None) -> Any:
 @contextmanager
 def bytes_bar(name: str) -> Iterator[Callable[[int, int], None] | None]:
     """A progress bar over bytes, on a terminal."""
-    if not is_terminal(sys.stderr):
+    if not has_bar():
         yield None
         return
     with progress(total=1, what=name) as bar:

@@ -17,6 +17,7 @@ from topics.cli.core.failure import USAGE, Failed
 from topics.cli.core.invocation import Invocation, local_options, pass_invocation
 from topics.cli.io.paths import cannot_write
 from topics.cli.target.place import check_cold_dir
+from topics.kernel.extras import Needs
 
 if TYPE_CHECKING:
     from topics.cli.config.settings import Settings
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--certfile", metavar="FILE", help="TLS: the certificate chain, PEM.")
 @click.option("--keyfile", metavar="FILE", help="TLS: its key, PEM.")
 @click.option("--api-keys-file", metavar="FILE", help="Who may ask what; written by: topics key.")
+@click.option("--access-log", is_flag=True, help="A line in the log for each request.")
 @click.option("--shards", metavar="N", help="Logs written side by side; as in the directory unless given.")
 @click.option(
     "--while-stdin", is_flag=True, hidden=True, help="End, as by SIGTERM, when standard input does."
@@ -49,6 +51,7 @@ def serve(
     certfile: str | None,
     keyfile: str | None,
     api_keys_file: str | None,
+    access_log: bool,
     shards: str | None,
     while_stdin: bool,
 ) -> None:
@@ -68,11 +71,16 @@ def serve(
         ("certfile", "--certfile", certfile),
         ("keyfile", "--keyfile", keyfile),
         ("api_keys_file", "--api-keys-file", api_keys_file),
+        ("access_log", "--access-log", "true" if access_log else None),
         ("wal_shards", "--shards", shards),
     ):
         if given is not None:
             invocation.flags[key] = given
             invocation.options[key] = option
+    with Needs("topics serve", "server"):
+        from topics.server.listener import CannotListen
+        from topics.server.main import Announcements
+        from topics.server.main import serve as run
     settings = invocation.settings
     server_settings, options = settings.server(), settings.options()  # refused before anything is touched
     if not memory:
@@ -80,10 +88,6 @@ def serve(
     target = Path(port_file) if port_file is not None else None
     if target is not None:
         _forget_port(target)
-
-    from topics.server.listener import CannotListen
-    from topics.server.main import Announcements
-    from topics.server.main import serve as run
 
     told = Announcements(
         listening=lambda url: _tell(url, settings, memory=memory),
@@ -128,7 +132,9 @@ def _tell(url: str, settings: Settings, *, memory: bool) -> None:
     """Where everything is. Nobody there to read it is no reason to fail."""
     where = "in memory; it ends with the server" if memory else str(settings.data)
     try:
-        click.echo(f"topics {topics.__version__}\n  URL        {url}\n  data       {where}")
+        click.echo(
+            f"topics {topics.__version__}\n  URL        {url}\n  dashboard  {url}/\n  data       {where}"
+        )
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,6 +13,7 @@ from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import counted, parse_duration_ms
 from topics.cli.io.terminal import json_line
+from topics.kernel.extras import Needs
 
 if TYPE_CHECKING:
     from topics.calls.blocking import TopicStore
@@ -66,6 +67,9 @@ def work(
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
     if shutil.which(command[0]) is None:
         raise Failed(f"there is no command {command[0]!r} that can be run; name its path", code=USAGE)
+    with Needs("topics work", "worker"):
+        import anyio  # noqa: F401 -- what workers stand on
+
     with invocation.reading() as store:
         from topics.cli.work.running import Running
         from topics.cli.work.shift import Shift

@@ -22,7 +22,7 @@ from topics.cli.io.feed import FORMATS, field_text, format_of, payloads
 from topics.cli.io.interrupts import Interrupts, stopping_gently
 from topics.cli.io.quantities import counted, parse_duration_ms, rate, size
 from topics.cli.io.source import STDIN, BadLine, InputSource
-from topics.cli.io.terminal import is_terminal, json_line, progress
+from topics.cli.io.terminal import has_bar, json_line, progress
 
 if TYPE_CHECKING:
     from topics.calls.blocking import Topic, TopicStore
@@ -309,7 +309,7 @@ def _run(putting: Putting, *, as_json: bool) -> None:
 
 
 def _watched(putting: Putting) -> None:
-    if not is_terminal(sys.stderr):
+    if not has_bar():
         for _ in putting.steps():
             pass
         return

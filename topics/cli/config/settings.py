@@ -76,6 +76,7 @@ _LIMIT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "watch_topics": (1, U16_MAX),
     "topics": (0, U32_MAX),
     "schedules": (0, U32_MAX),
+    "routers": (0, U32_MAX),
     "tags_per_topic": (0, U32_MAX),
     "total_bytes": (0, U64_MAX),
     "wal_file_first": (64 * KIB, GIB),
@@ -145,6 +146,9 @@ _SERVER_ROWS: Final = (
     _server_setting("max_metric_topics", low=0, high=1_000_000),
     _server_setting("inline_write_bytes", low=0, high=BATCH_BYTES_MAX),
     _server_setting("log_level", SettingKind.CHOICE, choices=LOG_LEVELS),
+    _server_setting("access_log", SettingKind.FLAG),
+    _server_setting("slow_request_ms", low=0, high=HOUR_MS),
+    _server_setting("traces", SettingKind.FLAG),
     _server_setting("switch_interval_us", low=1, high=1_000_000),
 )
 

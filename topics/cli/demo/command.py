@@ -22,6 +22,7 @@ import click
 
 from topics.cli.core.failure import USAGE, Failed
 from topics.cli.core.invocation import Invocation, json_option, local_options, pass_invocation
+from topics.kernel.extras import Needs
 
 if TYPE_CHECKING:
     from topics.cli.demo.input import Input
@@ -53,7 +54,9 @@ def demo(
     FILE holds JSON lines (gzip too); without it, the bundled earthquakes. It starts a server of its own, in a temporary
     directory or the empty one that --data names, and takes some seconds.
     """
-    from topics.cli.demo.story import Story
+    with Needs("topics demo", "server"):
+        import topics.server.main  # noqa: F401 -- that it can be started
+        from topics.cli.demo.story import Story
 
     own = _own_directory(invocation)
     story = Story(is_silent=as_json)

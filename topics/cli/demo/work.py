@@ -190,7 +190,7 @@ def _prove(story: Story, store: TopicStore, team: Team, told: Told) -> None:
 def _read(data: Path) -> Told:
     """What the LEASE frames say, and whether they may."""
     from topics.audit.fsck import Options, fsck
-    from topics.audit.history import queue_items
+    from topics.audit.queue_items import queue_items
     from topics.codec.log.leases import Acked, Claimed, Released
     from topics.host.system.readonly import ReadOnlyDisk
 

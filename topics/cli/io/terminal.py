@@ -1,5 +1,7 @@
 """What a terminal gets and a pipe does not: colours, tables that fit, progress. rich is imported only for these.
 
+Without rich (the extra of that name) a table's columns are as wide as what is in them, and no bar is drawn.
+
 Text from records is shown with its control characters spelled out: stored data must not be able to drive a terminal.
 """
 
@@ -72,11 +74,14 @@ def console(stream: IO[str] | None = None) -> Console:
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[str] = ()) -> None:
     """A plain table on stdout: columns named in `numbers` to the right."""
+    right = set(numbers)
+    if not has_rich():
+        _print_plain(heads, rows, right)
+        return
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    right = set(numbers)
     table = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", show_header=any(heads)
     )
@@ -87,6 +92,28 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers:
     for row in rows:
         table.add_row(*(Text(safe(cell)) for cell in row))
     console().print(table)
+
+
+def has_rich() -> bool:
+    try:
+        import rich  # noqa: F401 -- whether it is there
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+def has_bar() -> bool:
+    """Whether somebody would see what `progress` draws."""
+    return is_terminal(sys.stderr) and has_rich()
+
+
+def _print_plain(heads: Sequence[str], rows: Iterable[Sequence[str]], right: set[str]) -> None:
+    lines = [*([heads] if any(heads) else []), *([safe(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))] if lines else []
+    for line in lines:
+        cells = zip(heads, line, widths, strict=True)
+        padded = (cell.rjust(width) if head in right else cell.ljust(width) for head, cell, width in cells)
+        click.echo("  ".join(padded).rstrip())
 
 
 def json_line(value: object) -> bytes:

@@ -2,7 +2,6 @@
 
 One value a frame type. Low-rate ones carry JSON of a fixed shape in their data region, the rest a fixed layout; both
 refuse fields, sizes and values they do not know. The topic is in the frame's head, the time is its ts, the seq is 0.
-Types that belong to later parts of the product have a number but no payload yet: this version does not know them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from topics.codec.log.consumers import ConsumerCommit, decode_consumer, encode_consumer
+from topics.codec.log import consumers, forwards, routers, schedules
 from topics.codec.log.layout import (  # fmt: skip
     APPEND,
     CHECKSUM_SIZE,
@@ -31,7 +30,6 @@ from topics.codec.log.layout import (  # fmt: skip
     pack_frame,
 )
 from topics.codec.log.leases import LEASE_EVENTS, LeaseEvent, decode_lease, encode_lease
-from topics.codec.log.schedules import Schedule, decode_schedule, encode_schedule
 from topics.codec.primitives import U32, U64, Buffer, checksum
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U16_MAX, U64_MAX
@@ -52,11 +50,8 @@ assert WRITE_RESULT_HEAD.size == 26
 DUPLICATE: Final = Struct("<IQ")
 assert DUPLICATE.size == 12
 
-_DELETE_BEFORE: Final = 1
-_DELETE_MATCH: Final = 2
-_SEALED: Final = 1  # flags of a CheckpointMark
-_COLD: Final = 2
-
+_DELETE_BEFORE, _DELETE_MATCH = 1, 2
+_SEALED, _COLD = 1, 2  # flags of a CheckpointMark
 _T = TypeVar("_T")
 
 
@@ -159,8 +154,9 @@ class WriteResult(_Payload, frozen=True):
 
 
 Payload: TypeAlias = (
-    TopicCreate | TopicDelete | ConfigUpdate | Delete | EvictWatermark
-    | HeadWatermark | LossRange | CommitMark | CheckpointMark | WriteResult | LeaseEvent | ConsumerCommit | Schedule
+    TopicCreate | TopicDelete | ConfigUpdate | Delete | EvictWatermark | HeadWatermark | LossRange | CommitMark
+    | CheckpointMark | WriteResult | LeaseEvent | consumers.ConsumerCommit | schedules.Schedule
+    | routers.RouterCreate | routers.RouterDelete | forwards.Forward
 )  # fmt: skip
 
 
@@ -177,7 +173,7 @@ class Control(msgspec.Struct, frozen=True):
     write_frames: int = 1
 
 
-TYPES: Final[dict[type[_Payload | LeaseEvent | ConsumerCommit | Schedule], FrameType]] = {
+TYPES: Final[dict[type[Payload], FrameType]] = {
     TopicCreate: FrameType.TOPIC_CREATE,
     TopicDelete: FrameType.TOPIC_DELETE,
     Delete: FrameType.DELETE,
@@ -188,8 +184,11 @@ TYPES: Final[dict[type[_Payload | LeaseEvent | ConsumerCommit | Schedule], Frame
     CheckpointMark: FrameType.CHECKPOINT_MARK,
     LossRange: FrameType.LOSS_RANGE,
     WriteResult: FrameType.WRITE_RESULT,
-    ConsumerCommit: FrameType.CONSUMER_COMMIT,
-    Schedule: FrameType.SCHEDULE,
+    consumers.ConsumerCommit: FrameType.CONSUMER_COMMIT,
+    schedules.Schedule: FrameType.SCHEDULE,
+    routers.RouterCreate: FrameType.ROUTER_CREATE,
+    routers.RouterDelete: FrameType.ROUTER_DELETE,
+    forwards.Forward: FrameType.FORWARD,
     **dict.fromkeys(LEASE_EVENTS, FrameType.LEASE),
 }
 
@@ -237,6 +236,8 @@ def control_at(buffer: Buffer, offset: int, total: int) -> Control:
         if exts.keys() - {Ext.WRITE_FRAMES}:
             raise _malformed("an extension that belongs to no control frame")
         payload = decode_payload(frame_type, data)
+        if isinstance(payload, routers.RouterCreate) and payload.source_id != topic_id:
+            raise _malformed(f"source_id {payload.source_id} in a frame of topic {topic_id}")
     except Corrupt as error:
         text = f"{frame_type.name} frame at offset {offset}: {error.message}"
         raise Corrupt(text, offset=offset, topic_id=topic_id, defect=Defect.PAYLOAD) from None
@@ -248,12 +249,12 @@ def encode_payload(payload: Payload) -> bytes:
     """The data region of a control frame."""
     if isinstance(payload, LeaseEvent):  # most are
         return encode_lease(payload)
-    if isinstance(payload, ConsumerCommit):
-        return encode_consumer(payload)
+    if (encode := _ENCODERS.get(type(payload))) is not None:
+        return encode(payload)
+    if isinstance(payload, consumers.ConsumerCommit):
+        return consumers.encode_consumer(payload)
     if isinstance(payload, TopicCreate | ConfigUpdate | LossRange):
         return msgspec.json.encode(payload)
-    if isinstance(payload, Schedule):
-        return encode_schedule(payload)
     if isinstance(payload, TopicDelete | EvictWatermark):
         return b""
     if isinstance(payload, HeadWatermark):
@@ -270,6 +271,7 @@ def encode_payload(payload: Payload) -> bytes:
         )
         assert selectors != 0
         return DELETE_HEAD.pack(selectors, payload.upto, payload.before_seq or 0) + (payload.match or b"")
+    assert isinstance(payload, WriteResult)
     assert 1 <= len(payload.key) <= U16_MAX
     head = WRITE_RESULT_HEAD.pack(
         payload.digest, payload.count, payload.first_seq, len(payload.key), len(payload.duplicates)
@@ -292,13 +294,12 @@ def _topic_create(data: bytes) -> TopicCreate:
     return payload
 
 
-def _topic_delete(data: bytes) -> TopicDelete:
-    _sized(data, 0)
-    return TopicDelete()
+def _empty(kind: Callable[[], Payload]) -> Callable[[bytes], Payload]:
+    def decode(data: bytes) -> Payload:
+        _sized(data, 0)
+        return kind()
 
-
-def _config_update(data: bytes) -> ConfigUpdate:
-    return _json(data, ConfigUpdate)
+    return decode
 
 
 def _delete(data: bytes) -> Delete:
@@ -311,11 +312,6 @@ def _delete(data: bytes) -> Delete:
     if bool(selectors & _DELETE_MATCH) != bool(match) or (before_seq and not selectors & _DELETE_BEFORE):
         raise _malformed("the selectors contradict what is there")
     return Delete(before_seq if selectors & _DELETE_BEFORE else None, match or None, upto)
-
-
-def _evict_watermark(data: bytes) -> EvictWatermark:
-    _sized(data, 0)
-    return EvictWatermark()
 
 
 def _head_watermark(data: bytes) -> HeadWatermark:
@@ -362,18 +358,28 @@ def _write_result(data: bytes) -> WriteResult:
 
 _DECODERS: Final[dict[FrameType, Callable[[bytes], Payload]]] = {
     FrameType.TOPIC_CREATE: _topic_create,
-    FrameType.TOPIC_DELETE: _topic_delete,
+    FrameType.TOPIC_DELETE: _empty(TopicDelete),
     FrameType.DELETE: _delete,
-    FrameType.EVICT_WATERMARK: _evict_watermark,
-    FrameType.CONFIG_UPDATE: _config_update,
+    FrameType.EVICT_WATERMARK: _empty(EvictWatermark),
+    FrameType.CONFIG_UPDATE: lambda data: _json(data, ConfigUpdate),
     FrameType.HEAD_WATERMARK: _head_watermark,
     FrameType.COMMIT_MARK: _commit_mark,
     FrameType.CHECKPOINT_MARK: _checkpoint_mark,
     FrameType.LOSS_RANGE: _loss_range,
     FrameType.WRITE_RESULT: _write_result,
     FrameType.LEASE: decode_lease,
-    FrameType.CONSUMER_COMMIT: decode_consumer,
-    FrameType.SCHEDULE: decode_schedule,
+    FrameType.CONSUMER_COMMIT: consumers.decode_consumer,
+    FrameType.SCHEDULE: schedules.decode_schedule,
+    FrameType.ROUTER_CREATE: routers.decode_router,
+    FrameType.ROUTER_DELETE: routers.decode_router_end,
+    FrameType.FORWARD: forwards.decode_forward,
+}
+_ENCODERS: Final[dict[type[Payload], Callable[[Any], bytes]]] = {
+    consumers.ConsumerCommit: consumers.encode_consumer,
+    schedules.Schedule: schedules.encode_schedule,
+    routers.RouterCreate: routers.encode_router,
+    routers.RouterDelete: routers.encode_router_end,
+    forwards.Forward: forwards.encode_forward,
 }
 assert set(_DECODERS) == set(TYPES.values()) == KNOWN_TYPES - {APPEND}
 

@@ -59,14 +59,11 @@ class FrameType(IntEnum):
     KV_OP = 16
     INTENTION = 17
     WRITE_RESULT = 18
+    FORWARD = 19
 
 
 # Numbers that are given out, without a payload yet: this version knows such a frame no better than one above them.
-RESERVED_TYPES: Final = frozenset(
-    (
-        FrameType.ROUTER_CREATE, FrameType.ROUTER_DELETE, FrameType.KV_OP, FrameType.INTENTION,
-    )
-)  # fmt: skip
+RESERVED_TYPES: Final = frozenset((FrameType.KV_OP, FrameType.INTENTION))
 KNOWN_TYPES: Final = frozenset(int(kind) for kind in FrameType if kind not in RESERVED_TYPES)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from topics.codec.log import consumers, leases
+from topics.codec.log import consumers, forwards, leases
 from topics.codec.log.control import (
     CHECKPOINT_MARK,
     COMMIT_MARK,
@@ -34,6 +34,7 @@ from topics.codec.log.layout import (
     check_frame,
     checked_region,
 )
+from topics.codec.log.routers import RouterCreate
 from topics.codec.log.schedules import Schedule
 from topics.codec.primitives import U64, Buffer
 from topics.kernel.errors import Corrupt
@@ -43,11 +44,13 @@ _JSON: Final[dict[FrameType, type[msgspec.Struct]]] = {
     FrameType.CONFIG_UPDATE: ConfigUpdate,
     FrameType.LOSS_RANGE: LossRange,
     FrameType.SCHEDULE: Schedule,
+    FrameType.ROUTER_CREATE: RouterCreate,
 }
 _SIZES: Final = {
     FrameType.TOPIC_DELETE: 0,
     FrameType.EVICT_WATERMARK: 0,
     FrameType.HEAD_WATERMARK: U64.size,
+    FrameType.ROUTER_DELETE: U64.size,
     FrameType.COMMIT_MARK: COMMIT_MARK.size,
 }
 _BEFORE, _MATCH = 1, 2  # the selectors of a Delete
@@ -94,6 +97,8 @@ def _known_part(kind: FrameType, data: bytes) -> bytes:
         return leases.known_part(data)
     if kind is FrameType.CONSUMER_COMMIT:
         return consumers.known_part(data)
+    if kind is FrameType.FORWARD:
+        return forwards.known_part(data)
     if kind is FrameType.WRITE_RESULT and len(data) >= WRITE_RESULT_HEAD.size:
         _, _, _, key_len, duplicates = WRITE_RESULT_HEAD.unpack_from(data)
         return data[: WRITE_RESULT_HEAD.size + key_len + duplicates * DUPLICATE.size]

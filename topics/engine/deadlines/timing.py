@@ -10,14 +10,15 @@ from typing import Final
 
 from topics.codec.log.control import HeadWatermark
 from topics.engine.batch import Entry
-from topics.engine.change import propose_retire, sync_point
 from topics.engine.commands import Retire
-from topics.engine.deadlines.timers import FIRE, MOVE, REST, RETIRE, SERVE, SYNC, WAITED
+from topics.engine.deadlines.timers import FIRE, FORWARD, MOVE, REST, RETIRE, SERVE, SYNC, WAITED
 from topics.engine.lane import Lane
 from topics.engine.moving import moves
+from topics.engine.routers import late
 from topics.engine.schedules import firing
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
+from topics.engine.writing.change import propose_retire, sync_point
 from topics.kernel.config import Durability
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import FLOOR_STALENESS_MS, TICK_TOPICS_MAX
@@ -108,4 +109,5 @@ _BRINGS: Final[Mapping[int, Callable[[EngineState, int, int], None]]] = {
     WAITED: _serve,
     MOVE: moves.go_on,
     FIRE: firing.look,
+    FORWARD: late.go_on,
 }

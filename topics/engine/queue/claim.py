@@ -16,7 +16,6 @@ from typing import Final
 
 from topics.codec.log.leases import Claimed, Grant
 from topics.engine.batch import Entry
-from topics.engine.change import in_lease_class
 from topics.engine.commands import Claim
 from topics.engine.deadlines.timers import SERVE, WAITED, Timers
 from topics.engine.lane import Lane
@@ -25,6 +24,7 @@ from topics.engine.queue.waiting import Claimer, QueueLane
 from topics.engine.replies import JobsClaimed, LeasedJob
 from topics.engine.state import EngineState
 from topics.engine.tickets import Stage, Ticket
+from topics.engine.writing.change import in_lease_class
 from topics.kernel.errors import Rejected, not_a_queue
 from topics.kernel.grouped import gather, grouped
 from topics.kernel.limits import PASS_JOBS_MAX

@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 from topics.codec.log.leases import Paused, Purged, Resumed
 from topics.engine.batch import Entry
-from topics.engine.change import Barrier, in_class
 from topics.engine.commands import Pause, Purge
 from topics.engine.lane import Lane
 from topics.engine.queue.claim import queue_of
 from topics.engine.replies import QueuePaused, QueuePurged, QueueState
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
+from topics.engine.writing.change import Barrier, in_class
 from topics.kernel.config import Durability
 from topics.log.jobs.transitions import JobState
 from topics.log.reads.waiting import News

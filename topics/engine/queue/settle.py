@@ -18,7 +18,6 @@ import msgspec
 from topics.codec.log.control import Control
 from topics.codec.log.leases import NOBODY, Acked, Extended, Released
 from topics.engine.batch import Entry
-from topics.engine.change import in_class, in_lease_class
 from topics.engine.commands import Ack, Extend, GiveUp, Nack, Release, Settle
 from topics.engine.lane import Lane
 from topics.engine.moving.letters import CORRUPT
@@ -28,6 +27,7 @@ from topics.engine.queue.waiting import QueueLane
 from topics.engine.replies import JobsSettled
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
+from topics.engine.writing.change import in_class, in_lease_class
 from topics.kernel.grouped import gather, grouped
 from topics.kernel.ids import Lease
 from topics.log.jobs.backoff import backoff_ms

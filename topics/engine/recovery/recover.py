@@ -27,6 +27,7 @@ from topics.codec.log.control import (
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import FRAME_OVERHEAD, FrameType
 from topics.codec.log.leases import LeaseEvent, Purged
+from topics.codec.log.routers import RouterCreate
 from topics.engine.apply import Catalog, apply
 from topics.engine.recovery.judge import Item, LogState, Verdict
 from topics.log import fold
@@ -117,7 +118,7 @@ def recover(
 
     `progress` is told now and then which share of the items is folded; the last time 1.
     """
-    folding = _Folding(catalog or Catalog())
+    folding = Folding(catalog or Catalog())
     total = sum(len(seen.items) for verdict in verdicts.values() for seen in verdict.looks)
     step, done = max(1, total // REPORTS), 0
     for key in sorted(verdicts):
@@ -131,7 +132,7 @@ def recover(
         progress(1.0)
     catalog = folding.catalog
     for key in sorted(verdicts):  # behind everything intact: what a broken head claims is the weakest witness
-        folding.damages += _name_damages(catalog, verdicts[key])
+        folding.damages += name_damages(catalog, verdicts[key])
     cuts = [
         cut_report(catalog, verdict)
         for _, verdict in sorted(verdicts.items())
@@ -140,7 +141,7 @@ def recover(
     return Recovered(catalog=catalog, damages=folding.damages, cuts=[cut for cut in cuts if cut is not None])
 
 
-class _Folding:
+class Folding:
     """The state being folded, and what did not fit. `created`: all topic ids so far, but those below `known`, which a
     snapshot has seen; `missing`: ids that never were.
     """
@@ -168,12 +169,20 @@ class _Folding:
             if not _fits(topic, item):
                 return
         elif not self._was_created(item.topic_id):
-            if item.topic_id not in self.missing:
-                why = f"of topic id {item.topic_id}, whose creation is not in the log, from here on"
-                self.damages.append(DamageReport(file=file, offset=item.offset, why=why))
-            self.missing.add(item.topic_id)
+            self._miss(item.topic_id, item, file)
             return
+        if isinstance(item, Control) and isinstance(item.payload, RouterCreate):
+            if not self._was_created(item.payload.dest_id):
+                self._miss(item.payload.dest_id, item, file)
+                return
         apply(self.catalog, item, file)
+
+    def _miss(self, topic_id: int, item: Item, file: WalFileId) -> None:
+        """The creation of a topic that this item is of is not there: said once."""
+        if topic_id not in self.missing:
+            why = f"of topic id {topic_id}, whose creation is not in the log, from here on"
+            self.damages.append(DamageReport(file=file, offset=item.offset, why=why))
+        self.missing.add(topic_id)
 
     def _was_created(self, topic_id: int) -> bool:
         return topic_id < self.known or topic_id in self.created
@@ -267,7 +276,7 @@ def _report(topic: Topic, first: int, last: int, why: str, item: Item, file: Wal
     )
 
 
-def _name_damages(catalog: Catalog, verdict: Verdict) -> Iterable[DamageReport]:
+def name_damages(catalog: Catalog, verdict: Verdict) -> Iterable[DamageReport]:
     """Each damaged place, with the topic and seq its head still claims; a claimed seq above the head is lost too.
 
     Nothing verifies a claim. It is believed unless the record is there, or more seqs would be lost than frames fit in

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import msgspec
 
 from topics.codec.log.schedules import CATCH_UPS, Schedule
-from topics.engine.change import Barrier, enqueue_barrier
 from topics.engine.commands import DeleteSchedule, PutSchedule
 from topics.engine.lane import Lane
 from topics.engine.replies import ScheduleDeleted, SchedulePut
@@ -21,6 +20,7 @@ from topics.engine.schedules.looking import schedule_state
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
 from topics.engine.writing.admit import check_topic_limits
+from topics.engine.writing.change import Barrier, enqueue_barrier
 from topics.kernel.checks import clamped
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Durability

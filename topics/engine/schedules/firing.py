@@ -64,6 +64,7 @@ def look(state: EngineState, schedule_id: int, now_ms: int) -> None:
             _choose(alarm, standing, instants, now_ms)
         except Rejected:  # a zone that this machine does not know: it is asked for again at the next start
             alarm.instant_ms = None
+            alarm.failures += 1
     if alarm.instant_ms is None:
         return
     if alarm.due_ms > now_ms:

@@ -79,13 +79,13 @@ def restore(disk: Disk) -> LoadedState:
     """
     kept: list[Kept] = []
     wrong: list[str] = []
-    state = _SnapshotState(catalog=Catalog())
+    state = SnapshotState(catalog=Catalog())
     numbers = find_snapshots(disk)
     for number in reversed(numbers):
         try:
             snapshot = read_snapshot(disk, number)
             if not kept:
-                state = _state_of(disk, snapshot)
+                state = snapshot_state(disk, snapshot)
         except Corrupt as damage:
             wrong.append(f"{snapshot_path(number)}: {damage.message}")
             continue
@@ -169,7 +169,7 @@ def mend(
 
 
 @attrs.frozen
-class _SnapshotState:
+class SnapshotState:
     """The state at a snapshot's cut; `unsure` and `labelled` as in `LoadedState`."""
 
     catalog: Catalog
@@ -177,7 +177,7 @@ class _SnapshotState:
     labelled: dict[SegmentId, int] = attrs.field(factory=dict)
 
 
-def _state_of(disk: Disk, snapshot: Snapshot) -> _SnapshotState:
+def snapshot_state(disk: Disk, snapshot: Snapshot) -> SnapshotState:
     """Raises `Corrupt` if the segments do not fit it."""
     _check_counts(disk, snapshot)
     unsure, labelled = dict[SegmentId, Sequence[int]](), dict[SegmentId, int]()
@@ -185,7 +185,7 @@ def _state_of(disk: Disk, snapshot: Snapshot) -> _SnapshotState:
     for image in snapshot.state.topics:
         if image.of_queue:
             _tell_jobs(disk, image)
-    return _SnapshotState(catalog_of(snapshot.state, stored), unsure, labelled)
+    return SnapshotState(catalog_of(snapshot.state, stored), unsure, labelled)
 
 
 def _check_counts(disk: Disk, snapshot: Snapshot) -> None:

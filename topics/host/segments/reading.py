@@ -44,6 +44,11 @@ class Reader:
         self._tails = tails or {}
         self.cold = cold
 
+    @property
+    def disk(self) -> Disk:
+        """Where the files are: for whoever reads others than extents."""
+        return self._disk
+
     def nowait(self, extent: Extent) -> bytes | None:
         """All of the bytes if they are at hand in memory, else None: then ask `read`."""
         found = self._in_memory(extent)

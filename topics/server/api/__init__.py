@@ -13,6 +13,7 @@ node       what whoever runs the server asks it: alive, ready, metrics, and what
 openapi    the API as an OpenAPI 3.1 document, made from the route table
 ops        what can be asked over a WebSocket, and one message on its way through its op
 origins    which web pages may call, and under which name the server answers
+reports    what the log tells of requests: of slow ones, and of all if that is asked
 resources  the handlers, a module a resource
 routes     the route table and how a request finds its row
 schemas    the words that the API is described in: JSON Schema 2020-12, and what every resource says alike

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -27,7 +29,7 @@ class HandlerCall:
     it the handler checks names in the body, and what is told of other names.
     """
 
-    __slots__ = ("body", "head", "key", "params", "peer", "query", "site", "started")
+    __slots__ = ("body", "head", "key", "params", "peer", "query", "site", "started", "waited_s")
 
     def __init__(
         self,
@@ -49,6 +51,17 @@ class HandlerCall:
         self.body = body
         self.peer = peer
         self.started = started
+        self.waited_s = 0.0  # because it was asked to
+
+    @asynccontextmanager
+    async def waiting(self) -> AsyncIterator[None]:
+        """Around a long wait that was asked for. See `Peer.watch`."""
+        began = time.perf_counter()
+        try:
+            async with self.peer.watch():
+                yield
+        finally:
+            self.waited_s += time.perf_counter() - began
 
     @property
     def runtime(self) -> Runtime:

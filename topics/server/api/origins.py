@@ -18,8 +18,12 @@ import attrs
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.message import Head
 
-HEADERS_ASKED: Final = b"authorization, content-type, idempotency-key, last-event-id"  # that a page may set
-_HEADERS_READ: Final = b"retry-after, www-authenticate"  # and read, beside those that any page may
+HEADERS_ASKED: Final = (
+    b"authorization, content-type, idempotency-key, last-event-id, x-request-id"  # that a page may set
+)
+_HEADERS_READ: Final = (
+    b"retry-after, www-authenticate, x-request-id"  # and read, beside those that any page may
+)
 _ASKED_FOR_S: Final = 600  # that a browser may keep what it was told of a path
 _VARY: Final = (b"vary", b"origin")
 _LOOPBACK: Final = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})

@@ -8,6 +8,7 @@ anything a request can bring about: a bug in a handler is logged, counted and an
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from functools import partial
 from typing import Final
 
@@ -24,10 +25,12 @@ from topics.server.api.memory import Share
 from topics.server.api.message import JSON_TYPE, Answer, Head, Peer, PeerGone, Source, Unbounded
 from topics.server.api.openapi import openapi_document
 from topics.server.api.ops import OpCall, message_of, with_head
+from topics.server.api.reports import REQUEST_ID, Timed, given_id
 from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX, ServerState, SiteOptions
 from topics.server.api.routes import Body, Route, RoutedPath, RouteTable
 from topics.server.auth.keys import Key, Keys
 from topics.server.auth.scopes import PROBE, Names
+from topics.server.runtime.latency import BUCKETS_S
 from topics.server.runtime.log import log
 
 UNFOLDED_AT_ONCE: Final = 2  # gzip bodies: room for all that one may become is held until it is done
@@ -60,6 +63,7 @@ class Site(ServerState):
     def __init__(self, table: RouteTable, options: SiteOptions, keys: Keys | None = None) -> None:
         super().__init__(options, partial(openapi_document, table, options.version), keys or Keys())
         self.table = table
+        self._told_from_s = self.reports.from_s
         self._unfolding = trio.CapacityLimiter(UNFOLDED_AT_ONCE)
 
     def place(self, head: Head) -> RoutedPath | None:
@@ -119,6 +123,7 @@ class Site(ServerState):
         route, head = admitted.route, admitted.head
         call: HandlerCall | None = None
         unfolded: Share | None = None
+        began = time.perf_counter()
         try:
             if body and route.body is not Body.NONE:
                 if head.length is None:
@@ -137,12 +142,23 @@ class Site(ServerState):
         except PeerGone:
             raise
         except Exception as bug:  # noqa: BLE001 -- one request's bug ends that request only (architecture 4)
-            answer = self.failed(bug, route.name)
+            answer = self.failed(bug, route.name, head)
         finally:
             if unfolded is not None:
                 unfolded.release()
         self.counts[route.name, answer.status] += 1
         answer.headers += self.options.origins.shared(head)
+        busy_s = time.perf_counter() - began
+        waited_s = 0.0
+        if call is not None and call.waited_s:
+            waited_s = call.waited_s
+            busy_s -= waited_s
+        latency = self.latencies[route.name]
+        latency.counts[bisect_left(BUCKETS_S, busy_s)] += 1
+        latency.seconds += busy_s
+        timed = None
+        if busy_s >= self._told_from_s or REQUEST_ID in head.headers:
+            timed = Timed.of(route.name, route.path, answer, busy_s=busy_s, waited_s=waited_s)
         if isinstance(answer.body, bytes) and len(answer.body) >= encoding.ENCODE_BYTES_MIN:
             try:
                 answer = await encoding.encoded(head, answer)
@@ -150,6 +166,8 @@ class Site(ServerState):
                 if answer.unsent is not None:
                     answer.unsent()
                 raise
+        if timed is not None:
+            self.reports.tell(head, answer, timed)
         return answer
 
     def refuse(self, error: Rejected, head: Head | None = None) -> Answer:
@@ -158,6 +176,7 @@ class Site(ServerState):
         self.counts["", answer.status] += 1
         if head is not None:
             answer.headers += self.options.origins.shared(head)
+        self.reports.tell(head, answer, Timed("", "", 0.0, 0.0, b""))
         return answer
 
     def refused(self, error: TopicsError, *, performance: bytes = b"") -> Answer:
@@ -168,14 +187,14 @@ class Site(ServerState):
         if isinstance(error, (Corrupt, Fatal)):
             log.error("request.failed", code=error.code.value, message=error.message)
 
-    def failed(self, bug: Exception, where: str) -> Answer:
+    def failed(self, bug: Exception, where: str, head: Head | None = None) -> Answer:
         """A programmer's error in a handler."""
-        return error_answer(self._told_bug(bug, where), performance=_AT_ONCE, closes=True)
+        return error_answer(self._told_bug(bug, where, head), performance=_AT_ONCE, closes=True)
 
-    def _told_bug(self, bug: Exception, where: str) -> Rejected:
+    def _told_bug(self, bug: Exception, where: str, head: Head | None = None) -> Rejected:
         """What the client is told; the log has more."""
         self.bugs += 1
-        log.exception("request.bug", where=where, exc_info=bug)
+        log.exception("request.bug", where=where, request_id=given_id(head), exc_info=bug)
         return Rejected(
             Code.INTERNAL, "an internal error; the server's log has it, and it is a bug: please report it"
         )

@@ -13,11 +13,13 @@ from topics.server.api.resources import (
     pressure,
     reads,
     records,
+    routers,
     schedules,
     sockets,
     topics,
     watch,
     watch_ops,
+    why,
     work,
 )
 from topics.server.api.routes import RouteTable
@@ -31,6 +33,8 @@ _RESOURCES: Final = (
     jobs,
     work,
     schedules,
+    routers,
+    why,
     sockets,
     node,
     backup,

@@ -1,19 +1,22 @@
-"""The pages, and the application that serves them beside the API: Quart on Trio.
+"""The dashboard, and the application that serves it beside the API: Quart on Trio (operations 4, decision 101).
 
-A page is made on the server, brings everything it needs, and is told so by its content security policy: no script, no
-other host, no frame. Everything in it that is not constant is escaped. The API's requests, and those for paths that
-nobody knows, do not reach Quart's router: `Door` hands them to the site as they came (see `exchange`).
+What is sent is a folder of files, `dashboard/`, read once and held: a page without data, scripts that ask the API
+for it with a key that whoever looks has typed, and a library for charts. Nothing is made of a request but the choice of
+a file. The policy that goes with each lets a browser run and fetch what is this server's and nothing else: no script or
+style in line, no other host, no frame, no HTML made of strings. The API's requests, and those for paths that nobody
+knows, do not reach Quart's router: `Door` hands them to the site as they came (see `exchange`).
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from html import escape
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
+import attrs
+import xxhash
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable
-from quart import Response
+from quart import Response, request
 from quart_trio import QuartTrio
 from quart_trio.asgi import TrioASGIHTTPConnection
 
@@ -21,29 +24,47 @@ from topics.kernel.errors import Code, Rejected
 from topics.server.api.site import Site
 from topics.server.app.exchange import ANSWER_GRACE_S, Http2Exchange, head_of
 
-PAGES: Final = frozenset({b"/", b"/favicon.ico", b"/favicon.svg"})
+FOLDER: Final = Path(__file__).parent / "dashboard"
+POLICY: Final = (
+    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_HEADERS: Final = {
+    "Cache-Control": "no-cache",  # it may be kept, and is asked for again by its ETag
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    "": "text/plain; charset=utf-8",  # a licence
+}
+_NAMES: Final = {"index.html": ("/",), "icon.svg": ("/favicon.svg", "/favicon.ico")}
 
-_STYLE: Final = (
-    ":root{color-scheme:light dark;font:1rem/1.6 system-ui,sans-serif}"
-    "body{max-width:38rem;margin:12vh auto;padding:0 1.25rem}"
-    "h1{font-size:1.6rem;margin:0}small{font-weight:400;opacity:.7}"
-    "li{margin:.4rem 0}a{color:inherit}a:focus-visible{outline:2px solid}"
-    "code{font:.95em ui-monospace,monospace}"
-)
-_POLICY: Final = (
-    "default-src 'none'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    "style-src 'sha256-" + base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode() + "'"
-)
-_ICON: Final = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#1f6feb"/>'
-    '<path d="M3.5 4.5h9M3.5 8h9M3.5 11.5h5" stroke="#fff" stroke-width="1.8" stroke-linecap="round"/></svg>'
-)
-_LINKS: Final = (
-    ("/v0/openapi.json", "what can be asked, as an OpenAPI document"),
-    ("/v0/health", "whether the process is alive"),
-    ("/v0/ready", "whether requests are served"),
-    ("/v0/metrics", "figures, for Prometheus"),
-)
+
+@attrs.frozen
+class Asset:
+    """A file as it is sent. `etag`: of its bytes."""
+
+    body: bytes
+    content_type: str
+    etag: str
+
+
+def read_assets() -> dict[str, Asset]:
+    """Every file of the dashboard by its path; the page and the icon have paths of their own."""
+    found: dict[str, Asset] = {}
+    for path in sorted(path for path in FOLDER.rglob("*") if path.is_file()):
+        body, name = path.read_bytes(), path.relative_to(FOLDER).as_posix()
+        asset = Asset(body, _TYPES[path.suffix], xxhash.xxh3_128_hexdigest(body))
+        found |= dict.fromkeys(_NAMES.get(name, (f"/dashboard/{name}",)), asset)
+    return found
 
 
 class Door(TrioASGIHTTPConnection):
@@ -52,7 +73,7 @@ class Door(TrioASGIHTTPConnection):
     async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         assert isinstance(self.app, Pages)
         site, refusal = self.app.site, None
-        if self.scope["raw_path"] in PAGES and self.scope["method"] != "CONNECT":
+        if self.scope["raw_path"] in self.app.paths and self.scope["method"] != "CONNECT":
             refusal = self._refusal(site)
             if refusal is None:
                 await super().__call__(receive, send)
@@ -79,28 +100,26 @@ class Pages(QuartTrio):
 
     asgi_http_class = Door
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, assets: Mapping[str, Asset]) -> None:
         super().__init__(__name__, static_folder=None, template_folder=None)
         self.site = site
+        self.paths = frozenset(path.encode() for path in assets)
         self.config["MAX_CONTENT_LENGTH"] = 0  # a page reads no body, and none is kept for it
         self.config["RESPONSE_TIMEOUT"] = ANSWER_GRACE_S
 
 
 def make_app(site: Site) -> Pages:
-    """The application that serves `site` and the pages."""
-    app = Pages(site)
-    page = landing_page(site.options.version)
+    """The application that serves `site` and the dashboard."""
+    assets = read_assets()
+    app = Pages(site, assets)
 
-    @app.get("/")
-    async def landing() -> Response:
-        site.counts["page", 200] += 1
-        return _response(page, "text/html; charset=utf-8")
+    async def asset() -> Response:
+        response = _response(assets[request.path])
+        site.counts["page", response.status_code] += 1
+        return response
 
-    @app.get("/favicon.ico")
-    @app.get("/favicon.svg")
-    async def icon() -> Response:
-        site.counts["page", 200] += 1
-        return _response(_ICON, "image/svg+xml")
+    for path in assets:
+        app.add_url_rule(path, "asset", asset)
 
     @app.errorhandler(Exception)
     async def failed(bug: Exception) -> Response:
@@ -110,30 +129,13 @@ def make_app(site: Site) -> Pages:
     return app
 
 
-def landing_page(version: str) -> str:
-    """The page at `/`: where to go from here."""
-    links = "".join(
-        f'<li><a href="{escape(path)}"><code>{escape(path)}</code></a> {escape(text)}</li>'
-        for path, text in _LINKS
-    )
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        '<link rel="icon" href="/favicon.svg" type="image/svg+xml">'
-        f"<title>topics</title><style>{_STYLE}</style></head><body><main>"
-        f"<h1>topics <small>{escape(version)}</small></h1>"
-        f"<p>A durable event log. It is running.</p><ul>{links}</ul></main></body></html>\n"
-    )
-
-
-def _response(text: str, content_type: str) -> Response:
-    return Response(
-        text,
-        content_type=content_type,
-        headers={
-            "Content-Security-Policy": _POLICY,
-            "Cache-Control": "no-cache",
-            "Referrer-Policy": "no-referrer",
-            "X-Content-Type-Options": "nosniff",
-        },
-    )
+def _response(asset: Asset) -> Response:
+    """The asset, or that the browser's own copy of it is good."""
+    is_known = request.if_none_match.contains_weak(asset.etag)
+    response = Response(b"" if is_known else asset.body, status=304 if is_known else 200, headers=_HEADERS)
+    response.set_etag(asset.etag)
+    if is_known:
+        del response.headers["Content-Type"], response.headers["Content-Length"]
+    else:
+        response.content_type = asset.content_type
+    return response

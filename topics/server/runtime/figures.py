@@ -29,16 +29,22 @@ TopicRow = tuple[str, int, int, int, int, int, int]
 QueueRow = tuple[str, int, int, int, int, int, float | None]
 QueueCounts = tuple[str, int, int, int, int, int]
 ConsumerRow = tuple[str, str, int]
+RouterRow = tuple[str, int, int]
 
 
 @attrs.frozen(kw_only=True)
 class Traffic:
-    """What the site has counted. `answers`: by route and status; the route is `""` for a head that was refused."""
+    """What the site has counted. `answers`: by route and status; the route is `""` for a head that was refused.
+
+    `latencies`: by route, requests in each of `latency.BUCKETS_S` and above, and how long they took together.
+    """
 
     ready: bool
     progress: float
     uptime_s: float
     answers: Mapping[tuple[str, int], int]
+    latencies: Mapping[str, tuple[Sequence[int], float]]
+    slow_requests: int
     bugs: int
     held_bytes: int
     unsent_bytes: int
@@ -66,6 +72,7 @@ class ShardFigures:
     counts: WalMeter
     read_only: bool
     disk_low: bool
+    free_bytes: int
 
 
 @attrs.define
@@ -125,7 +132,8 @@ class TierFigures:
 @attrs.frozen(kw_only=True)
 class MetricsSnapshot:
     """The numbers of one scrape. `topics`, and `queues` among them: a name, then its figures, up to the bound; of these
-    `queue_counts`, too: what was done since the start. `consumers`: topic, name and lag, as many as topics at most.
+    `queue_counts`, too: what was done since the start. `consumers`: topic, name and lag, as many as topics at most;
+    `routers`: name, lag and copies, likewise.
     """
 
     traffic: Traffic
@@ -138,6 +146,7 @@ class MetricsSnapshot:
     dead_letter_blocked: int = 0
     schedules: int = 0
     schedules_blocked: int = 0
+    router_count: int = 0
     tombstones: Mapping[str, int] = attrs.field(factory=dict)
     shards: Sequence[ShardFigures] = ()
     checkpoints: int = 0
@@ -150,6 +159,7 @@ class MetricsSnapshot:
     queues: Sequence[QueueRow] = ()
     queue_counts: Sequence[QueueCounts] = ()
     consumers: Sequence[ConsumerRow] = ()
+    routers: Sequence[RouterRow] = ()
     topic_count: int = 0
     record_count: int = 0
     record_bytes: int = 0
@@ -177,6 +187,8 @@ async def take_figures(
         dead_letter_blocked=runtime.engine.moves.blocked,
         schedules=runtime.engine.schedules.count(sees),
         schedules_blocked=runtime.engine.schedules.blocked,
+        router_count=runtime.engine.routers.count(sees),
+        routers=_router_rows(runtime, topics_max, sees),
         tombstones=dict(runtime.pages.tombstones),
         shards=_shard_figures(runtime),
         tiers=TierFigures.of(runtime.opened),
@@ -226,6 +238,12 @@ async def with_topics(
     return attrs.evolve(shown, topic_count=count, record_count=records, record_bytes=size)
 
 
+def _router_rows(runtime: Runtime, count_max: int, sees: Callable[[str], bool]) -> Sequence[RouterRow]:
+    desk = runtime.engine.routers
+    states = (desk.state(name) for name in desk.names(count_max=count_max, sees=sees))
+    return [(one.definition.name, one.lag, one.forwarded_total) for one in states]
+
+
 def _shard_figures(runtime: Runtime) -> Sequence[ShardFigures]:
     """Of every shard that is written to, and of every one of a store that is not."""
     read_only = set(runtime.engine.read_only_shards)
@@ -235,11 +253,14 @@ def _shard_figures(runtime: Runtime) -> Sequence[ShardFigures]:
             counts=attrs.evolve(task.meter),
             read_only=task.writer.shard in read_only,
             disk_low=task.writer.disk_low,
+            free_bytes=task.writer.free_bytes,
         )
         for task in runtime.shards
     }
     for shard in read_only - figures.keys():
-        figures[shard] = ShardFigures(shard=shard, counts=WalMeter(), read_only=True, disk_low=False)
+        figures[shard] = ShardFigures(
+            shard=shard, counts=WalMeter(), read_only=True, disk_low=False, free_bytes=0
+        )
     return [figures[shard] for shard in sorted(figures)]
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -19,6 +20,7 @@ from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, ge
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
+    HistogramMetricFamily,
     InfoMetricFamily,
     Metric,
 )
@@ -27,6 +29,7 @@ from prometheus_client.registry import Collector
 
 from topics.sched.bands import NAMES
 from topics.server.runtime.figures import MetricsSnapshot, PortCounts, Traffic, take_figures
+from topics.server.runtime.latency import BUCKETS_S
 
 if TYPE_CHECKING:
     from topics.embed.aio.runtime import Runtime
@@ -57,8 +60,9 @@ _GAUGES: Final = (
     ("dead_letter_blocked", "Records that could not go to another topic yet: it is full, or the disk is",
      "dead_letter_blocked"),
     ("schedules", "Schedules", "schedules"),
-    ("schedules_blocked", "Schedules whose record is refused: its topic is full, or the disk is; it is tried again",
+    ("schedules_blocked", "Schedules that cannot fire: topic or disk is full (tried again), or zone unknown",
      "schedules_blocked"),
+    ("routers", "Routers", "router_count"),
     ("checkpoints_failed", "1 if the last one failed: see the log", "checkpoints_failed"),
     ("damages", "Damages found by the start and since: see ready", "damages"),
     ("cold_store_failing",
@@ -69,6 +73,7 @@ _GAUGES: Final = (
 )  # fmt: skip
 _COUNTERS: Final = (
     ("request_bugs", "Exceptions that no handler expected", "traffic.bugs"),
+    ("slow_requests", "Requests that took slow_request_ms or longer: see the log", "traffic.slow_requests"),
     ("connections_accepted", "Connections since the start", "port.accepted"),
     ("connections_refused", "Connections let go because there were too many", "port.refused"),
     ("tls_handshakes_failed", "Connections that failed their TLS handshake", "port.handshakes_failed"),
@@ -105,6 +110,9 @@ _SHARD_GAUGES: Final = (
      "1 if it is not written: a write or sync failed, which a restart recovers, or the log is damaged or newer",
      "read_only"),
     ("wal_shard_disk_low", "1 if the shard refuses appends for want of space", "disk_low"),
+    ("wal_shard_free_bytes",
+     "Free where the log or the segments lie, whichever is less, when the shard last made a file; 0: not written",
+     "free_bytes"),
 )  # fmt: skip
 _TOPIC_GAUGES: Final = (
     ("topic_records", "Live records of the topic"),
@@ -204,6 +212,7 @@ class Metrics:
                 for (route, status), count in taken.traffic.answers.items()
             },
         )
+        yield _latencies(taken.traffic.latencies)
         yield _counters(
             "tombstones",
             "Reads that were answered with a tombstone, by its reason",
@@ -239,6 +248,15 @@ class Metrics:
             ("topic", "consumer"),
             {(topic, consumer): lag for topic, consumer, lag in taken.consumers},
         )
+        first = f"; of the first {self._topics_max} routers, by name"
+        yield _gauges(
+            "router_lag", f"Seqs of the router's source that it has not dealt with yet{first}", ("router",),
+            {(router,): lag for router, lag, _ in taken.routers},
+        )  # fmt: skip
+        yield _counters(
+            "router_forwarded", f"Copies that the router has made, since it was{first}", ("router",),
+            {(router,): total for router, _, total in taken.routers},
+        )  # fmt: skip
         for family in self._registry.collect():
             family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
             yield family
@@ -266,6 +284,21 @@ def _gauges(name: str, what: str, labels: Sequence[str], values: _Values) -> Met
 
 def _counters(name: str, what: str, labels: Sequence[str], values: _Values) -> Metric:
     return _filled(CounterMetricFamily(f"topics_{name}", what, labels=labels), dict(sorted(values.items())))
+
+
+def _latencies(found: Mapping[str, tuple[Sequence[int], float]]) -> Metric:
+    family = HistogramMetricFamily(
+        "topics_request_duration_seconds",
+        "From when the whole request was there until its answer was made, less what it waited for news or jobs"
+        " because it asked to",
+        labels=("route",),
+    )
+    bounds = [str(bound) for bound in BUCKETS_S] + ["+Inf"]
+    for route, (counts, seconds) in sorted(found.items()):
+        family.add_metric(
+            (route,), buckets=list(zip(bounds, accumulate(counts), strict=True)), sum_value=seconds
+        )
+    return family
 
 
 def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: _Values) -> Metric:

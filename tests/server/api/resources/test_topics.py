@@ -175,8 +175,9 @@ async def test_lists_ascend_by_name_page_by_page():
         status, page = await said(site, "GET", "/v0/topics")
         assert (status, [t["topic"] for t in page["topics"]]) == (200, names[:100])
         assert page["topics"][0] == {
-            "topic": "a000", "type": "log", "head_seq": 1, "earliest_seq": 1, "count": 1, "bytes": 1,
-            "durability": "disk", "durable": False, "effective_priority": 0,
+            "topic": "a000", "type": "log", "head_seq": 1, "earliest_seq": 1, "evict_floor": 1,
+            "count": 1, "bytes": 1, "durability": "disk", "durable": False,
+            "effective_priority": 0,
         }  # fmt: skip
 
         for size, expected in (("0", 100), ("1", 1), ("299", 299), ("300", 300), ("99999", 300)):

@@ -140,7 +140,7 @@ async def claim_jobs(call: HandlerCall) -> Answer:
         claimed = await jobs.claim(command, call.peer.room)
     else:
         try:
-            async with call.peer.watch():
+            async with call.waiting():
                 claimed = await jobs.claim(command, call.peer.room)
         except PeerGone:
             if claimed is not None:

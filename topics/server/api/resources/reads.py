@@ -152,7 +152,7 @@ async def _long_poll(
     passed = plan.account
     # Earlier answers may have to be sent first. That goes to its end: how much of a send that is cut off has arrived,
     # nobody knows, so nothing could be sent behind it.
-    async with call.peer.watch():
+    async with call.waiting():
         with trio.move_on_at(deadline):
             while waits_on(plan) and not (call.site.draining or runtime.closing):
                 if query.from_ts is None:  # which seq a time stands for may still change

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -13,17 +13,20 @@ import trio
 from topics.embed.aio.runtime import Runtime
 from topics.host.system.entropy import SystemEntropy
 from topics.kernel.errors import Code, Rejected
-from topics.kernel.limits import KIB, Limits
+from topics.kernel.limits import KIB, WHY_LOG_BYTES_MAX, Limits
 from topics.kernel.ports import Entropy
 from topics.server.api.bodies.known import KnownLabels
 from topics.server.api.memory import MemoryAccount
 from topics.server.api.origins import Origins
+from topics.server.api.reports import RequestReports
 from topics.server.api.slots import Slots
 from topics.server.api.watching.sessions import WatchSessions
 from topics.server.auth.keys import Key, Keys
 from topics.server.runtime.figures import Traffic
+from topics.server.runtime.latency import RouteLatency
 from topics.server.runtime.log import log
 from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
+from topics.server.runtime.tracing import Tracing
 
 DECODED_INLINE_BYTES_MAX: Final = 512 * KIB
 DECODED_AT_ONCE: Final = 2  # large bodies: threads take turns, and each copies its payloads
@@ -48,6 +51,10 @@ class SiteOptions:
     probe_auth: bool = False
     watch_sessions_max: int = 10_000
     streams_max: int = 10_000
+    access_log: bool = False
+    slow_request_s: float = 0.0
+    tracing: Tracing | None = None
+    why_log_bytes_max: int = WHY_LOG_BYTES_MAX
     entropy: Entropy = attrs.field(factory=SystemEntropy)
 
 
@@ -62,6 +69,10 @@ class ServerState:
         self.progress = 0.0  # of recovery, 0 to 1
         self.draining = False
         self.counts: Counter[tuple[str, int]] = Counter()  # answers by (route name, status)
+        self.latencies: defaultdict[str, RouteLatency] = defaultdict(RouteLatency)  # by route name
+        self.reports = RequestReports(
+            options.entropy, every=options.access_log, slow_s=options.slow_request_s, tracing=options.tracing
+        )
         self.bugs = 0
         self.unsent_dropped = 0  # answers that could neither be sent at once nor kept
         self.slow_consumers = 0  # watches that were cut off
@@ -78,6 +89,7 @@ class ServerState:
         self._watches: WatchSessions | None = None
         self.labels = KnownLabels()
         self.decoding = trio.CapacityLimiter(DECODED_AT_ONCE)
+        self.looking_back = trio.CapacityLimiter(1)  # at the log: `resources.why`
 
     async def decoded(self, size: int, decode: Callable[[], T]) -> T:
         """So many bytes decoded by a pure function: in a thread if they are many, so that others are served meanwhile.
@@ -171,6 +183,8 @@ class ServerState:
             progress=self.progress,
             uptime_s=self.uptime_s,
             answers=dict(self.counts),
+            latencies={route: (tuple(one.counts), one.seconds) for route, one in self.latencies.items()},
+            slow_requests=self.reports.slow,
             bugs=self.bugs,
             held_bytes=self.held_bytes,
             unsent_bytes=self.unsent_bytes,

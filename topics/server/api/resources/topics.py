@@ -15,6 +15,7 @@ from topics.engine.commands import DeleteTopic, PutMode
 from topics.engine.replies import TopicDeleted, TopicPut, TopicState
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
+from topics.kernel.limits import ROUTERS_REMOVED_MAX
 from topics.server.api import schemas as s
 from topics.server.api.bodies.writes import decode_put
 from topics.server.api.call import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, HandlerCall, text_of
@@ -92,6 +93,7 @@ async def list_topics(call: HandlerCall) -> Answer:
                 "type": state.type,
                 "head_seq": state.head_seq,
                 "earliest_seq": state.earliest_seq,
+                "evict_floor": state.evict_floor,
                 "count": state.count,
                 "bytes": state.bytes,
                 "durability": state.config.durability.value,
@@ -112,9 +114,11 @@ async def delete_topic(call: HandlerCall) -> Answer:
     await runtime.let_time_pass(name)  # what has expired makes nobody wait for an empty topic
     reply = await runtime.submit(DeleteTopic(topic=name, if_empty=if_empty))
     assert isinstance(reply, TopicDeleted)
-    return call.ok(
-        {"topic": name, "deleted": reply.deleted, "routers_removed": [], "routers_removed_count": 0}
-    )
+    sees = call.key.sees
+    gone = sorted(router for router, other in reply.routers if sees(router) and sees(other))
+    fields: dict[str, object] = {"topic": name, "deleted": reply.deleted}
+    fields |= {"routers_removed": gone[:ROUTERS_REMOVED_MAX], "routers_removed_count": len(gone)}
+    return call.ok(fields)
 
 
 def encode_cursor(name: str) -> str:
@@ -194,6 +198,7 @@ def _without_defaults(fields: Mapping[str, s.Schema]) -> dict[str, s.Schema]:
     }
 
 
+_EVICT_FLOOR: Final = s.count("1 + the highest seq lost to a cap or the topic's TTL", minimum=1)
 _PRIORITY: Final[s.Schema] = {
     "type": "integer",
     "description": "Whose watchers are told first under load: `priority`, or 500 when it was just read and half of that"
@@ -223,7 +228,7 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
         "A topic as published", "queue",
         topic=s.TOPIC, type=s.text("`log` or `queue`"), epoch=s.EPOCH, head_seq=s.HEAD, durable_seq=s.DURABLE,
         earliest_seq=s.EARLIEST,
-        evict_floor=s.count("1 + the highest seq lost to a cap or the topic's TTL", minimum=1),
+        evict_floor=_EVICT_FLOOR,
         next_seq=s.count("`head_seq` + 1", minimum=1), count=s.LIVE, bytes=s.BYTES, config=s.ref("FullConfig"),
         effective_priority=_PRIORITY, last_write_ts=s.or_null(s.TS), last_read_ts=s.or_null(s.TS),
         queue=s.ref("QueueState"),
@@ -236,8 +241,9 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
     ),
     "ListedTopic": s.object_of(
         "A topic in a list", "*",
-        topic=s.TOPIC, type=s.text("`log` or `queue`"), head_seq=s.HEAD, earliest_seq=s.EARLIEST, count=s.LIVE,
-        bytes=s.BYTES, durability=s.text("Its class: `ephemeral`, `memory`, `disk` or `fsync`"),
+        topic=s.TOPIC, type=s.text("`log` or `queue`"), head_seq=s.HEAD, earliest_seq=s.EARLIEST,
+        evict_floor=_EVICT_FLOOR, count=s.LIVE, bytes=s.BYTES,
+        durability=s.text("Its class: `ephemeral`, `memory`, `disk` or `fsync`"),
         durable=s.flag("Its class is `fsync`"), effective_priority=_PRIORITY,
     ),
     "TopicList": s.answer_of(
@@ -246,7 +252,9 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
     ),
     "TopicDeleted": s.answer_of(
         "", topic=s.TOPIC, deleted=s.flag("False: there was none"),
-        routers_removed=s.list_of(s.text("A router's name"), "Routers that touched it"),
+        routers_removed=s.list_of(
+            s.text("A router's name"), "Routers that touched it and went with it, by name; 1000 at most"
+        ),
         routers_removed_count=s.count("How many"),
     ),
 }  # fmt: skip

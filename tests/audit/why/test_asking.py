@@ -1,0 +1,153 @@
+"""Where the log lies, and what is there of it, does not change what is told; what is not there is said."""
+
+from __future__ import annotations
+
+import threading
+
+import attrs
+import pytest
+
+import topics
+from tests.support.history import TINY
+from tests.support.scene import SMALL, Scene
+from topics.audit.why.asking import why, why_range
+from topics.audit.why.kept_log import Budget
+from topics.host.system.readonly import ReadOnlyDisk
+from topics.host.wal.archive import ArchiveRules
+from topics.kernel.errors import Code, Rejected
+
+
+def scene(**options):
+    found = Scene(limits=SMALL, segments=TINY, **options)
+    found.open()
+    return found
+
+
+def asked(found, name, seq, **more):
+    return why(found.disk, "here", name, seq, now_ms=found.clock.now_ms(), **more)
+
+
+def absorb(found):
+    for _ in range(3):
+        found.put("filler", *[b'"%b"' % (b"x" * 300)] * 12)
+        found.sync()
+        found.checkpoint()
+        found.reclaim()
+
+
+NAMES = ("a", "b", "c", "d", "e")
+
+
+def test_topics_of_several_shards_and_generations_are_folded_from_their_creation():
+    """The archive has all of it, whatever shard and generation it was written in."""
+    found = scene(shards=3, archive=ArchiveRules())
+    for name in NAMES:
+        found.create(name, cap_records=2)
+        found.put(name, 1, 2)
+        found.clock.advance(10)
+        found.put(name, 3)
+    absorb(found)
+    found.shut_down()
+    found.options = attrs.evolve(found.options, shards=2)
+    found.open()
+    for name in NAMES:
+        found.put(name, 4)
+        found.delete(name, before_seq=4)
+    for name in NAMES:
+        first, third = asked(found, name, 1), asked(found, name, 3)
+
+        assert (first.log.folded_from, first.log.is_whole, first.head_seq) == ("creation", True, 4)
+        assert [event.event for event in first.events if event.event not in ("synced", "stored")] == [
+            "put",
+            "evicted",
+        ]
+        assert (third.now.state, third.now.reason, third.reader.as_) == ("deleted", "before_seq 4", "deleted")
+
+
+def test_behind_the_older_snapshot_what_took_a_record_is_told_by_the_frame():
+    found = scene()
+    found.create("t", cap_records=3)
+    found.put("t", 1, 2, 3)
+    absorb(found)
+    found.put("t", 4)
+    first, second = asked(found, "t", 1), asked(found, "t", 2)
+
+    assert (first.log.folded_from, first.log.is_whole) == ("snapshot", False)
+    assert (first.events[-1].event, first.events[-1].first_seq) == ("evicted", 4)
+    assert [event.event for event in second.events] == ["put"]
+    assert second.events[0].file.startswith("topics/")
+
+
+def test_a_damaged_snapshot_is_passed_over():
+    found = scene()
+    found.put("t", 1, 2)
+    absorb(found)
+    found.put("t", 3)
+    expected = asked(found, "t", 3)
+    newest = max(name for name in found.disk.names("meta") if name.startswith("snapshot."))
+    found.disk.flip(f"meta/{newest}", 8 * 40)
+
+    assert asked(found, "t", 3).now == expected.now
+    assert asked(found, "t", 1).now.state == "live"
+
+
+def test_a_hole_in_the_archive_ends_what_a_fold_goes_through():
+    found = scene(archive=ArchiveRules())
+    found.create("t", cap_records=2)
+    for i in range(4):
+        found.put("t", i)
+    absorb(found)
+    absorb(found)
+    archived = [name for name in found.disk.names("archive/gen-0/shard-00") if name.startswith("wal-")]
+    assert len(archived) > 2
+    whole = asked(found, "t", 1)
+    found.disk.unlink(f"archive/gen-0/shard-00/{archived[1]}")
+    holed = asked(found, "t", 1)
+
+    assert (whole.log.folded_from, holed.log.folded_from) == ("creation", "snapshot")
+    assert (whole.now, whole.reader) == (holed.now, holed.reader)
+    assert "put" in [event.event for event in holed.events]  # frames before the hole are told of, too
+    assert "evicted" not in [event.event for event in holed.events]
+
+
+def test_what_the_budget_leaves_out_is_counted_and_a_fold_that_is_not_there_is_refused():
+    found = scene()
+    found.put("t", 1)
+    with pytest.raises(Rejected) as refused:
+        asked(found, "t", 1, budget=lambda: Budget(10))
+    assert (refused.value.code, "topics why --data" in refused.value.message) == (Code.THROTTLED, True)
+    with pytest.raises(Rejected):
+        asked(found, "t", 1, budget=lambda: Budget(is_over=lambda: True))
+
+
+def test_an_ephemeral_topics_range_is_refused_for_no_file_has_it():
+    found = scene()
+    found.create("t", durability="ephemeral")
+    found.put("t", 1)
+    with pytest.raises(Rejected, match="ephemeral"):
+        why_range(found.disk, "here", "t", 0, now_ms=found.clock.now_ms())
+
+
+def test_a_directory_that_is_written_to_is_read_all_the_same(tmp_path):
+    """Checkpoints take files away meanwhile."""
+    ended = threading.Event()
+    with topics.open(tmp_path / "data") as store:
+        store.create("t", cap_records=50)
+
+        def write():
+            for _ in range(30):
+                store.topic("t").put_many([{"data": "x" * 2000}] * 20)
+                store.compact()
+            ended.set()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        disk, seen = ReadOnlyDisk(tmp_path / "data"), set()
+        while not ended.is_set():
+            head = store.topic("t").state().head_seq
+            for seq in (1, max(head - 10, 1), head + 100_000):
+                found = why(disk, "here", "t", seq, now_ms=2**41)
+                seen.add(found.now.state)
+                assert found.now.state in ("live", "lost", "unborn"), found
+        writer.join()
+    assert seen >= {"lost", "unborn"}

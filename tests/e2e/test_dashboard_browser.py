@@ -1,0 +1,491 @@
+"""The dashboard in Chromium: each view, by mouse and by keyboard, with data that wants to be more than text."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+import topics
+from tests.crash.serving import Served
+from tests.e2e.dashboards import PHONE, browsing, go, looking, until
+from topics.cli.demo.private_server import PrivateServer
+
+CERTIFICATES = pathlib.Path(__file__).parents[1] / "server" / "tls"
+
+pytestmark = [pytest.mark.slow, pytest.mark.rule("O4.6"), pytest.mark.timeout(180)]
+
+VIEWS = (
+    "#/", "#/topics/quakes/live", "#/topics/quakes/records", "#/topics/quakes/consumers", "#/topics/quakes/config",
+    "#/topics/quakes/delete", "#/topics/mails/jobs", "#/queues", "#/consumers", "#/schedules", "#/node",
+)  # fmt: skip
+HOSTILE = (
+    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "</td></tr></table><h1>owned</h1>", "${alert(1)}",
+    "gnp.\u202eexe", "\u0000\u0007\u200b", "\U0001f30b\ud7ff\ufffd", "x" * 900_000,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home = tmp_path_factory.mktemp("dashboard")
+    with PrivateServer(home / "data", home) as server:
+        with topics.Client(server.url) as client:
+            fill(client)
+        yield server.url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[topics.Client]:
+    with topics.Client(url) as client:
+        yield client
+
+
+def fill(client: topics.Client) -> None:
+    quakes = client.create("quakes", cap_records=300)
+    for hundred in range(5):
+        quakes.put_many(
+            {"data": {"n": hundred * 100 + n}, "tag": "eu" if n % 2 else "asia", "node": "s1"}
+            for n in range(100)
+        )
+    quakes.delete(before_seq=260)
+    quakes.consumer("billing").seek(seq=270)
+    client.create("dead")
+    client.create("a-first").put("it", meta={"why": "to be seen"})
+    client.create("mails", type="queue", dead_letter="dead", max_deliveries=1, lease_ms=600_000)
+    mails = client.queue("mails", node="worker-1")
+    mails.put_many({"data": {"to": f"user-{n}"}} for n in range(20))
+    mails.put("later", delay_ms=3_600_000)
+    first, *_ = mails.get_many(3)
+    first.nack(reason="no such <b>host</b>")
+    client.put_schedule("nightly", topic="mails", cron="0 3 * * *", timezone="Europe/Berlin", data="all")
+    for n in range(60):
+        client.create(f"orders.{n:02}")
+
+
+@pytest.mark.rule("O4.2")
+def test_the_overview_pages_filters_and_draws_what_became_of_the_seqs(browser: Browser, url: str) -> None:
+    with looking(browser, url) as page:
+        quakes = page.get_by_role("row").filter(has=page.get_by_role("link", name="dead", exact=True))
+        quakes.wait_for()
+        until(page, "fsync p50 / p99")
+        page.get_by_role("button", name="More →").click()
+        line = page.get_by_role("row").filter(has=page.get_by_role("link", name="quakes")).get_by_role("img")
+        expect(line).to_have_attribute(
+            "aria-label",
+            "1 to 200 lost to the caps or the age; 201 to 259 deleted, expired or lost; 260 to 500: 241 live.",
+        )
+        assert [rect.get_attribute("class") for rect in line.locator("rect").all()] == [
+            "lost",
+            "gone",
+            "live",
+        ]
+        page.get_by_role("button", name="← Before").click()
+        page.keyboard.press("/")
+        page.keyboard.type("orders.1")
+        expect(page.get_by_role("region", name="Topics").locator("tbody tr")).to_have_count(10)
+        page.get_by_role("searchbox").fill("nothing")
+        until(page, "No topic begins so.")
+
+
+@pytest.mark.rule("O4.2")
+def test_the_rate_of_a_topic_that_is_written_is_seen(
+    browser: Browser, url: str, client: topics.Client
+) -> None:
+    with looking(browser, url) as page:
+        row = page.get_by_role("row").filter(has=page.get_by_role("link", name="busy"))
+        busy = client.create("busy")
+        busy.put(0)
+        row.wait_for()
+        for _ in range(50):
+            busy.put_many({"data": n} for n in range(200))
+            page.wait_for_timeout(100)
+            if row.locator("td").nth(3).text_content() not in ("", "0"):
+                break
+        else:
+            raise AssertionError(row.text_content())
+    client.delete("busy")
+
+
+@pytest.mark.rule("O4.3")
+def test_the_live_view_shows_what_comes_and_what_is_lost_and_pauses_without_losing(
+    browser: Browser, url: str, client: topics.Client
+) -> None:
+    live = client.create("live", cap_records=50)
+    live.put({"number": "first"})
+    with looking(browser, url, "#/topics/live/live", expected="404") as page:
+        until(page, "Live, at 1.")
+        live.put({"number": "second"})
+        until(page, '{"number":"second"}')
+        page.get_by_role("button", name="Pause").click()
+        until(page, "Paused at 2.")
+        live.put_many({"data": n} for n in range(60))
+        page.get_by_role("button", name="Go on").click()
+        until(page, "3 to 12 are lost")
+        until(page, "Live, at 62.")
+        seqs = page.locator("tbody button").all_text_contents()
+        assert seqs == [str(seq) for seq in (*range(62, 12, -1), 2, 1)]
+        expect(page.locator(".whole rect").first).to_have_class("lost")
+        page.get_by_role("button", name="Only what comes now").click()
+        live.put("third")
+        until(page, '"third"')
+        assert page.locator("tbody button").count() == 1
+        client.delete("live")
+        until(page, "The topic was deleted.")
+        until(page, "There is no such topic.")
+
+
+def test_hostile_data_is_text(browser: Browser, url: str, client: topics.Client) -> None:
+    hostile = client.create("hostile")
+    hostile.put_many(
+        {"data": {"it": text}, "tag": text[:80] or "-", "meta": {"m": text[:80]}} for text in HOSTILE
+    )
+    hostile.put({"n": 2**60, "x": {"$bytes": "AP8="}})
+    for view in ("live", "records"):
+        with looking(browser, url, f"#/topics/hostile/{view}") as page:
+            until(page, '{"it":"<script>alert(1)</script>"}')
+            until(page, r"gnp.\u202eexe")
+            assert page.locator("main img, main script, main h1").count() == 1
+            expect(page.locator("tbody button.plain")).to_have_count(len(HOSTILE) + 1)
+            for button in page.locator("tbody button.plain").all():
+                button.click()
+            until(page, '"m": "<img src=x onerror=alert(1)>"')
+            until(page, "1152921504606846976")
+            page.get_by_role("button", name="Show all (879 KiB)").click()
+            assert len(page.get_by_label("Record 8").text_content() or "") > 900_000
+            assert page.locator("main img, main script, main h1").count() == 1
+
+
+@pytest.mark.rule("O4.3")
+def test_the_reader_jumps_by_seq_time_and_tag_and_accounts_for_all(
+    browser: Browser, url: str, client: topics.Client
+) -> None:
+    with looking(browser, url, "#/topics/quakes/records") as page:
+        until(page, "1 to 259 are lost: cap")
+        seqs = page.locator("tbody button")
+        page.get_by_label("From seq").fill("300")
+        page.get_by_label("Tag").fill("e*")
+        page.get_by_label("Most").fill("10")
+        page.keyboard.press("Enter")
+        expect(seqs.first).to_have_text("300")
+        until(page, "10 shown, 9 not matching")
+        page.get_by_role("button", name="On →").click()
+        expect(seqs.first).to_have_text("320")
+        page.get_by_label("Tag").fill("")
+        page.get_by_role("button", name="Last ⇥").click()
+        expect(seqs.last).to_have_text("500")
+        until(page, "That is all so far.")
+        page.get_by_label("or time").fill("2100-01-01T00:00")
+        page.get_by_role("button", name="Read").click()
+        expect(seqs).to_have_count(0)
+        page.get_by_label("or time").fill("2000-01-01T00:00")
+        page.get_by_role("button", name="Read").click()
+        expect(seqs.first).to_have_text("260")
+
+
+@pytest.mark.rule("O4.3")
+def test_the_config_is_changed_field_by_field_and_a_refusal_names_its_field(
+    browser: Browser, url: str, client: topics.Client
+) -> None:
+    changed = client.create("changed", type="queue")
+    with looking(browser, url, "#/topics/changed/config", expected="400") as page:
+        page.get_by_label("cap_records").fill("77")
+        page.get_by_label("rate_limit").fill('{"count": 5, "per_ms": 1000}')
+        page.get_by_label("dedupe_node").uncheck()
+        page.get_by_role("button", name="Change").click()
+        until(
+            page, 'Changed: cap_records is 77, dedupe_node is false, rate_limit is {"count":5,"per_ms":1000}.'
+        )
+        page.get_by_label("discard").fill("sideways")
+        page.get_by_role("button", name="Change").click()
+        expect(page.get_by_label("discard")).to_have_attribute("aria-invalid", "true")
+        page.get_by_label("retry_backoff").fill("{")
+        page.get_by_role("button", name="Change").click()
+        until(page, "retry_backoff: is not JSON")
+    config = changed.state().config
+    assert (config.cap_records, config.dedupe_node, config.discard.value) == (77, False, "old")
+
+
+@pytest.mark.rule("O4.3")
+def test_a_delete_shows_what_would_go_and_asks(browser: Browser, url: str, client: topics.Client) -> None:
+    doomed = client.create("doomed")
+    doomed.put_many({"data": n, "tag": "eu" if n % 2 else "asia"} for n in range(2000))
+    with looking(browser, url, "#/topics/doomed/delete") as page:
+        page.get_by_role("button", name="Preview").click()
+        until(page, "Say which")
+        page.get_by_label("Below seq").fill("1001")
+        page.get_by_label("Tag").fill("eu")
+        page.get_by_role("button", name="Preview").click()
+        until(page, "500 records would go; the first 20 of them:")
+        expect(page.locator("tbody button")).to_have_count(20)
+        page.get_by_role("button", name="Delete 500 records").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        assert doomed.state().count == 2000
+        page.get_by_role("button", name="Delete 500 records").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        until(page, "500 deleted, 1,500 left.")
+    assert doomed.state().count == 1500
+
+
+def test_a_preview_that_comes_late_deletes_nothing_else(
+    browser: Browser, url: str, client: topics.Client
+) -> None:
+    late = client.create("late")
+    late.put_many({"data": n, "tag": "eu" if n % 2 else "asia"} for n in range(10))
+    with looking(browser, url, "#/topics/late/delete") as page:
+        held: list[Route] = []
+        page.route("**/v0/topics/late/diff", lambda route: held.append(route))  # noqa: PLW0108 -- it asks for a Python function
+        page.get_by_label("Tag").fill("eu")
+        with page.expect_request("**/v0/topics/late/diff"):
+            page.get_by_role("button", name="Preview").click()
+        page.get_by_label("Tag").fill("asia")
+        with page.expect_response("**/v0/topics/late/diff"):
+            held.pop().continue_()
+        page.wait_for_timeout(300)
+        expect(page.get_by_role("button", name="Delete")).to_have_count(0)
+
+
+@pytest.mark.rule("O4.4")
+def test_a_queue_shows_who_holds_what_and_its_dead_letters_go_back(
+    browser: Browser, url: str, client: topics.Client
+) -> None:
+    mails = client.queue("mails")
+    with looking(browser, url, "#/topics/mails/jobs") as page:
+        until(page, "17 ready, 2 in flight, 1 delayed.")
+        held = page.get_by_role("region", name="In flight").locator("tbody tr")
+        expect(held).to_have_count(2)
+        expect(held.first).to_contain_text("worker-1")
+        expect(page.get_by_role("region", name="Dead letters, the latest")).to_contain_text(
+            "no such <b>host</b>"
+        )
+        page.get_by_role("button", name="Pause").click()
+        until(page, "The queue is paused.")
+        assert mails.state().queue.paused
+        page.get_by_role("button", name="Resume").click()
+        until(page, "It goes on.")
+        page.get_by_role("button", name="Put 1 back").click()
+        until(page, "18 ready")
+        page.get_by_role("button", name="Purge").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        until(page, "19 jobs deleted.")
+        until(page, "0 ready, 2 in flight, 0 delayed.")
+        go(page, "#/queues")
+        expect(page.get_by_role("row").filter(has_text="mails")).to_contain_text("2")
+
+
+def test_the_other_views_have_what_they_are_of(browser: Browser, url: str) -> None:
+    with looking(browser, url, "#/consumers", expected="404") as page:
+        expect(page.get_by_role("row").filter(has_text="billing")).to_contain_text("230")
+        go(page, "#/topics/quakes/consumers")
+        expect(page.get_by_role("row").filter(has_text="billing")).to_contain_text("270")
+        go(page, "#/schedules")
+        expect(page.get_by_role("row").filter(has_text="nightly")).to_contain_text("0 3 * * * Europe/Berlin")
+        go(page, "#/node")
+        until(page, "Nothing is known to be damaged.")
+        until(page, "signals scheduling_latency_ms")
+        expect(page.get_by_role("region", name="Shards of the log")).to_contain_text("written")
+        go(page, "#/no-such-view")
+        until(page, "Topics")
+        go(page, "#/topics/none/live")
+        until(page, "There is no such topic.")
+
+
+@pytest.mark.rule("H11.14")
+def test_a_key_is_asked_for_kept_in_the_tab_and_sent_as_a_header(
+    browser: Browser, tmp_path: pathlib.Path
+) -> None:
+    keys = "the-key,reader:read:quakes"
+    (tmp_path / "key").write_text("the-key")
+    with (
+        Served(tmp_path / "data", TOPICS_API_KEYS=keys) as served,
+        topics.Client(f"http://127.0.0.1:{served.port}", api_key_file=tmp_path / "key") as client,
+    ):
+        client.create("quakes").put("here")
+        client.create("secret")
+        url = f"http://127.0.0.1:{served.port}"
+        with looking(browser, url, "#/topics/quakes/live", expected="40[13]") as page:
+            asked: list[str] = []
+            page.on("request", lambda request: asked.append(request.url))
+            dialog = page.get_by_role("dialog")
+            until(page, "this server asks for a key")
+            page.keyboard.type("wrong")
+            page.keyboard.press("Enter")
+            until(page, "this is none of the server's keys")
+            dialog.get_by_label("Key").fill("reader")
+            page.keyboard.press("Enter")
+            until(page, '"here"')
+            assert page.evaluate("[sessionStorage.length, localStorage.length, document.cookie]") == [
+                1,
+                0,
+                "",
+            ]
+            go(page, "#/topics/quakes/config")
+            page.get_by_label("cap_records").fill("5")
+            page.get_by_role("button", name="Change").click()
+            until(page, "admin")
+            go(page, "#/topics/secret/live")
+            until(page, "403 forbidden")
+            page.get_by_role("button", name="Key…").click()
+            dialog.get_by_role("button", name="Forget it").click()
+            until(page, "this server asks for a key")
+            dialog.get_by_role("button", name="Cancel").click()
+            until(page, "401 unauthorized")
+            page.wait_for_timeout(2500)  # it is asked again, and nobody is asked for a key again
+            expect(dialog).to_have_count(0)
+            assert not any("reader" in one or "token" in one for one in asked)
+
+
+@pytest.mark.rule("O4.1")
+def test_everything_is_reached_by_keyboard_and_focus_is_seen(browser: Browser, url: str) -> None:
+    with looking(browser, url) as page:
+        until(page, "orders.00")
+
+        def tab_to(name: str) -> None:
+            for _ in range(60):
+                page.keyboard.press("Tab")
+                outline, text = page.evaluate(
+                    "[getComputedStyle(document.activeElement).outlineStyle,"
+                    " document.activeElement.textContent || document.activeElement.type]"
+                )
+                assert outline != "none", text
+                if text.startswith(name):
+                    return
+            raise AssertionError(name)
+
+        tab_to("Skip to the content")
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "main"
+        tab_to("a-first")
+        page.keyboard.press("Enter")
+        until(page, "Live, at 1.")
+        assert page.evaluate("document.activeElement.tagName") == "H1"
+        tab_to("Pause")
+        page.keyboard.press("Enter")
+        until(page, "Paused at 1.")
+        tab_to("1")
+        page.keyboard.press("Enter")
+        until(page, "to be seen")
+
+
+@pytest.mark.rule("O4.1")
+def test_what_has_the_focus_keeps_it_while_lists_are_drawn_anew(browser: Browser, url: str) -> None:
+    with looking(browser, url) as page:
+        until(page, "orders.00").focus()
+        for _ in range(2):
+            with page.expect_response(lambda answer: "/v0/topics?" in answer.url):
+                pass
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.activeElement.textContent") == "orders.00"
+
+
+@pytest.mark.rule("O4.1")
+@pytest.mark.parametrize(
+    ("scheme", "size"), [("light", None), ("dark", None), ("light", PHONE), ("dark", PHONE)]
+)
+def test_every_view_fits_the_screen_in_light_and_dark(
+    browser: Browser, url: str, tmp_path: pathlib.Path, scheme: str, size: dict[str, int] | None
+) -> None:
+    options = {"color_scheme": scheme, "reduced_motion": "reduce"} | ({"viewport": size} if size else {})
+    with looking(browser, url, **options) as page:
+        for view in VIEWS:
+            go(page, view)
+            page.locator("h1").wait_for()
+            page.wait_for_timeout(400)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
+            ground, ink = brightness(page, "backgroundColor"), brightness(page, "color")
+            assert (ground > 200, abs(ink - ground) > 150) == (scheme == "light", True)
+            page.screenshot(path=tmp_path / f"{view.strip('#/').replace('/', '-') or 'topics'}.png")
+
+
+def brightness(page: Page, what: str) -> float:
+    found: float = page.evaluate(
+        f"getComputedStyle(document.body).{what}.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0) / 3"
+    )
+    return found
+
+
+@pytest.mark.rule("O4.1")
+def test_the_live_view_goes_on_when_the_server_is_there_again(
+    browser: Browser, tmp_path: pathlib.Path
+) -> None:
+    with PrivateServer(tmp_path / "data", tmp_path) as server, topics.Client(server.url) as client:
+        client.create("quakes").put("before")
+        with looking(browser, server.url, "#/topics/quakes/live", expected="ERR_|Failed to load") as page:
+            until(page, '"before"')
+            until(page, "Live, at 1.")
+            server.kill()
+            until(page, "The server does not answer.")
+            server.start()
+            client.topic("quakes").put("after")
+            until(page, '"after"')
+            until(page, "Live, at 2.")
+            expect(page.locator("#notice")).to_be_empty()
+            assert page.locator("tbody button").all_text_contents() == ["2", "1"]
+
+
+def test_it_lives_over_tls_and_http2(browser: Browser, tmp_path: pathlib.Path) -> None:
+    files = {"certfile": str(CERTIFICATES / "one.pem"), "keyfile": str(CERTIFICATES / "one.key")}
+    with topics.open(tmp_path / "data") as store:
+        store.create("quakes").put("before")
+    with PrivateServer(tmp_path / "data", tmp_path, settings=files) as server:
+        url = server.url.replace("http:", "https:")
+        with looking(browser, url, "#/topics/quakes/live", ignore_https_errors=True) as page:
+            until(page, '"before"')
+            until(page, "Live, at 1.")
+            assert page.evaluate(
+                "performance.getEntriesByType('resource').map((one) => one.nextHopProtocol)"
+            ).count("h2") == page.evaluate("performance.getEntriesByType('resource').length")
+
+
+@pytest.mark.timeout(400)
+def test_ten_thousand_topics_and_a_million_records_keep_nobody_waiting(
+    browser: Browser, tmp_path: pathlib.Path
+) -> None:
+    with topics.open(tmp_path / "data") as store, ThreadPoolExecutor(64) as pool:
+        list(pool.map(lambda n: store.create(f"topic.{n:05}"), range(10_000)))
+        large = store.create("a-large-one")
+        for at in range(0, 1_000_000, 10_000):
+            large.put_many({"data": n, "tag": "odd" if n % 2 else "even"} for n in range(at, at + 10_000))
+    with PrivateServer(tmp_path / "data", tmp_path) as server, looking(browser, server.url) as page:
+        page.evaluate(
+            "window.longest = 0; new PerformanceObserver((list) => { for (const one of list.getEntries())"
+            " longest = Math.max(longest, one.duration) }).observe({ type: 'longtask' })"
+        )
+        until(page, "10,001")
+        list_ = page.get_by_role("region", name="Topics").locator("tbody tr")
+        expect(list_).to_have_count(50)
+        for _ in range(3):
+            page.get_by_role("button", name="More →").click()
+        until(page, "topic.00149")
+        page.get_by_role("searchbox").fill("topic.099")
+        until(page, "topic.09949")
+        go(page, "#/topics/a-large-one/live")
+        until(page, "Live, at 1,000,000.")
+        with topics.Client(server.url) as client:  # more than a screen can draw
+            for _ in range(20):
+                client.topic("a-large-one").put_many({"data": n} for n in range(5000))
+            page.get_by_role("button", name="Only what comes now").click()
+            client.topic("a-large-one").put("the last")
+        until(page, '"the last"')
+        assert page.locator("tbody button").count() <= 200
+        go(page, "#/topics/a-large-one/records")
+        page.get_by_label("From seq").fill("987654")
+        page.keyboard.press("Enter")
+        expect(page.locator("tbody button").first).to_have_text("987654")
+        go(page, "#/topics/a-large-one/delete")
+        page.get_by_label("Tag").fill("odd")
+        page.get_by_role("button", name="Preview").click()
+        until(page, "at least 25,")
+        for view in ("#/queues", "#/consumers", "#/node"):
+            go(page, view)
+            page.locator("h1").wait_for()
+            page.wait_for_timeout(1500)
+        assert page.evaluate("longest") < 500  # ms in which nothing that was typed was heard

@@ -1,0 +1,106 @@
+"""What became of a record over HTTP: by the files, and by the engine where those do not tell."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from tests.server.api.asking import ask, said
+from tests.server.wire.places import open_site
+from topics.server.auth.keys import Keys
+from topics.server.auth.lines import parse_keys
+
+pytestmark = pytest.mark.trio
+T = "/v0/topics/t"
+
+
+async def told(site, query, topic="t", **more):
+    status, body = await said(site, "GET", f"/v0/topics/{topic}/why?{query}", **more)
+    assert status == 200, body
+    return body
+
+
+async def put(site, count=1, topic="t", **record):
+    await ask(site, "POST", f"/v0/topics/{topic}", {"records": [{"data": i, **record} for i in range(count)]})
+
+
+async def test_one_seq_is_told_of():
+    async with open_site() as site:
+        await ask(site, "PUT", T, {"cap_records": 2})
+        await put(site, 3, node="n")
+        found = await told(site, "seq=1")
+
+    assert found["now"] == {"state": "lost", "reason": "cap"}
+    assert found["reader"] == {"as": "lost", "reason": "cap", "gap_from": 1, "gap_to": 1}
+    assert [(event["event"], event.get("node")) for event in found["events"]] == [
+        ("put", "n"),
+        ("evicted", None),
+    ]
+    assert found["log"]["folded_from"] == "creation"
+
+
+async def test_a_readers_range_is_told_of_in_parts():
+    async with open_site() as site:
+        await ask(site, "PUT", T, {"cap_records": 3})
+        await put(site, 3, tag="a")
+        await put(site, 1, node="me")
+        found = await told(site, "from_seq=0&node=me&match=a")
+
+    assert [(part["first"], part["last"], part["as"]) for part in found["parts"]] == [
+        (1, 1, "lost"), (2, 3, "delivered"), (4, 4, "own_node"),
+    ]  # fmt: skip
+
+
+async def test_of_an_ephemeral_topic_the_engine_tells():
+    async with open_site() as site:
+        await ask(site, "PUT", T, {"durability": "ephemeral"})
+        await put(site, 2)
+        there, above = await told(site, "seq=2"), await told(site, "seq=3")
+        status, refused = await said(site, "GET", f"{T}/why?from_seq=0")
+
+    assert (there["now"], there["head_seq"]) == ({"state": "live"}, 2)
+    assert above["now"] == {"state": "unborn"}
+    assert (status, "ephemeral" in refused["error"]["message"]) == (400, True)
+
+
+async def test_what_was_not_looked_at_is_said():
+    async with open_site(why_log_bytes_max=1000) as site:
+        await put(site, 2)
+        found = await told(site, "seq=2")
+        status, refused = await said(site, "GET", f"{T}/why?from_seq=0")
+
+    assert (found["now"], found["log"]["folded_from"]) == ({"state": "live"}, "nothing")
+    assert found["log"]["bytes_left"] > found["log"]["bytes_read"] == 0
+    assert (status, refused["error"]["code"]) == (429, "throttled")
+    assert "topics why --data" in refused["error"]["message"]
+
+
+async def test_what_is_asked_wrongly_is_refused():
+    async with open_site() as site:
+        await put(site)
+        answers = [
+            await said(site, "GET", f"{T}/why{query}")
+            for query in ("", "?seq=1&from_seq=0", "?seq=0", "?seq=x", "?from_seq=0&match=[")
+        ]
+        status, missing = await said(site, "GET", "/v0/topics/none/why?seq=1")
+
+    assert [status for status, _ in answers] == [400] * 5
+    assert (status, missing["error"]["code"]) == (404, "topic_not_found")
+
+
+async def test_a_key_is_not_told_of_topics_that_it_does_not_see():
+    async with open_site(keys=Keys(parse_keys("all,one:read:q"))) as site:
+        whole, one = ({"headers": {"authorization": f"Bearer {key}"}} for key in ("all", "one"))
+        await ask(site, "PUT", "/v0/topics/dlq", {}, **whole)
+        config = {"type": "queue", "max_deliveries": 1, "dead_letter": "dlq"}
+        await ask(site, "PUT", "/v0/topics/q", config, **whole)
+        await ask(site, "POST", "/v0/topics/q", {"records": [{"data": 1}]}, **whole)
+        await ask(site, "POST", "/v0/topics/q/claim", {"node": "w"}, **whole)
+        await ask(site, "POST", "/v0/topics/q/nack", {"node": "w", "seqs": [1]}, **whole)
+        with trio.fail_after(5):
+            while "dest" not in (found := await told(site, "seq=1", "q", **whole))["now"]:
+                await trio.lowlevel.checkpoint()
+        hidden = await told(site, "seq=1", "q", **one)
+
+    assert found["now"]["dest"] == "dlq"
+    assert "dlq" not in str(hidden)

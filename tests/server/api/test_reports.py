@@ -1,0 +1,179 @@
+"""What is told of requests: how long they took, by route; a line for each that is slow, and for every one if asked."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.server.api.asking import ask, fields_of, of, scrape
+from tests.server.wire.places import open_site
+from topics.server.api.call import HandlerCall
+from topics.server.api.message import Answer
+from topics.server.api.reports import SLOW_LINES_PER_S, RequestReports, Timed
+from topics.server.api.routes import Route
+from topics.server.auth.scopes import Names
+from topics.server.runtime.log import LEVEL_DEFAULT, log
+from topics.testing.entropy import SeededEntropy
+
+pytestmark = pytest.mark.trio
+Lines = Callable[[], list[dict[str, Any]]]
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    """What the log has told of requests since it was last asked."""
+    stream = io.StringIO()
+    log.set_up("info", stream)
+
+    def take() -> list[dict[str, Any]]:
+        found = [json.loads(line) for line in stream.getvalue().splitlines()]
+        stream.seek(0)
+        stream.truncate()
+        return [one for one in found if one["event"].startswith("request.")]
+
+    yield take
+    log.set_up(LEVEL_DEFAULT)
+
+
+async def _of_no_mind(_: HandlerCall) -> Answer:
+    raise KeyError("planted")
+
+
+BROKEN = Route(
+    name="broken", method=b"GET", path="/v0/broken", handler=_of_no_mind, scope="read", names=Names.NONE,
+    summary="",
+)  # fmt: skip
+
+
+@pytest.mark.rule("O6.4")
+async def test_the_access_log_has_a_line_a_request_with_nothing_a_client_hid_in_it(lines):
+    async with open_site(access_log=True) as site:
+        await ask(site, "POST", "/v0/topics/quakes?secret=1", {"records": [{"data": "private"}]})
+        await ask(site, "GET", "/v0/topics/nobodys")
+        await ask(site, "GET", "/v0/no/such/path/s3cret")
+
+    written, missing, refused = lines()
+    assert written.pop("ms") > 0
+    assert len(written.pop("request_id")) == 16
+    assert written.pop("timestamp")
+    assert written.pop("bytes") > 20
+    assert written == {
+        "event": "request.served", "level": "info", "method": "POST", "route": "write_records", "topic": "quakes",
+        "status": 201, "waited_ms": 0.0,
+    }  # fmt: skip
+    assert (missing["route"], missing["status"], missing["topic"]) == ("get_topic", 404, "nobodys")
+    assert (refused["route"], refused["status"], refused["topic"]) == ("", 404, None)
+    assert not any("ecret" in str(line) or "private" in str(line) for line in (written, missing, refused))
+
+
+@pytest.mark.rule("O6.4")
+async def test_without_it_nothing_is_told_and_no_id_is_made(lines):
+    async with open_site() as site:
+        answer = await ask(site, "GET", "/v0/health")
+
+    assert answer.headers == ()
+    assert lines() == []
+
+
+@pytest.mark.rule("O6.4")
+@pytest.mark.parametrize("access_log", [False, True])
+async def test_an_id_that_a_client_gives_comes_back_and_is_in_every_line(lines, access_log):
+    async with open_site(access_log=access_log, more_routes=[BROKEN]) as site:
+        sane = await ask(site, "GET", "/v0/health", headers={"X-Request-Id": "a-1_b:2"})
+        bug = await ask(site, "GET", "/v0/broken", headers={"X-Request-Id": "bug-7"})
+        refused = await ask(site, "GET", "/v0/topics/none", headers={"X-Request-Id": "r"})
+
+    assert (b"x-request-id", b"a-1_b:2") in sane.headers
+    assert (b"x-request-id", b"bug-7") in bug.headers
+    assert (b"x-request-id", b"r") in refused.headers
+    assert "request_id" not in fields_of(refused)["error"]
+    told = {(line["event"], line["request_id"]) for line in lines()}
+    assert ("request.bug", "bug-7") in told
+    assert (("request.served", "bug-7") in told) is access_log
+
+
+@pytest.mark.rule("O6.4")
+@pytest.mark.parametrize("given", ["", "a b", "x" * 129, "<script>", "é"])
+async def test_an_id_that_is_not_sane_is_replaced_where_one_is_needed_and_else_left_out(lines, given):
+    async with open_site() as site:
+        answer = await ask(site, "GET", "/v0/health", headers={"X-Request-Id": given})
+    assert answer.headers == ()
+
+    async with open_site(access_log=True) as site:
+        answer = await ask(site, "GET", "/v0/health", headers={"X-Request-Id": given})
+    (line,) = lines()
+    assert answer.headers == ((b"x-request-id", line["request_id"].encode()),)
+    assert line["request_id"] != given
+    assert line["request_id"].isalnum()
+
+
+@pytest.mark.rule("O6.5")
+async def test_a_slow_request_is_told_with_where_its_time_went(lines):
+    async with open_site(slow_request_s=1e-9) as site:
+        await ask(site, "PUT", "/v0/topics/a", {"durability": "fsync"})
+        await ask(site, "POST", "/v0/topics/a", {"records": [{"data": 1}]})
+        await ask(site, "POST", "/v0/topics/a/diff", {})
+        found = await scrape(site)
+
+    _, written, read, _ = lines()
+    assert (written["event"], written["level"]) == ("request.slow", "warning")
+    assert (written["route"], written["topic"], written["status"]) == ("write_records", "a", 200)
+    assert written["wal_append_ms"] >= 0
+    assert written["fsync_ms"] >= 0
+    assert read["records_scanned"] == 1
+    assert found[of("topics_slow_requests_total")] == 3
+
+
+@pytest.mark.rule("O6.5")
+async def test_what_a_request_waits_because_it_asked_to_makes_it_neither_slow_nor_late(lines):
+    async with open_site(slow_request_s=0.2, access_log=True) as site:
+        await ask(site, "PUT", "/v0/topics/a", {})
+        await ask(site, "POST", "/v0/topics/a/diff", {"wait_ms": 300})
+        found = await scrape(site)
+
+    _, read, _ = lines()
+    assert read["event"] == "request.served"
+    assert read["waited_ms"] >= 300
+    assert read["ms"] >= read["waited_ms"]
+    assert found[of("topics_request_duration_seconds_count", route="diff_records")] == 1
+    assert found[of("topics_request_duration_seconds_bucket", route="diff_records", le="0.25")] == 1
+
+
+@pytest.mark.rule("O6.5")
+async def test_an_overload_is_told_by_its_first_lines_and_a_number(lines):
+    second = 100.0
+    reports = RequestReports(SeededEntropy(), slow_s=1.0, now_s=lambda: second)
+    for _ in range(SLOW_LINES_PER_S + 5):
+        reports.tell(None, Answer(200), Timed("health", "/v0/health", 1.5, 0.0, b""))
+    assert len(lines()) == SLOW_LINES_PER_S
+    second += 1
+    reports.tell(None, Answer(200), Timed("health", "/v0/health", 1.5, 0.0, b""))
+
+    (line,) = lines()
+    assert line["left_out"] == 5
+    assert reports.slow == SLOW_LINES_PER_S + 6
+
+
+@pytest.mark.rule("O6.5")
+async def test_latency_is_a_histogram_by_route():
+    async with open_site() as site:
+        for _ in range(3):
+            await ask(site, "GET", "/v0/health")
+        await ask(site, "GET", "/v0/topics/none")
+        await ask(site, "GET", "/v0/no/such/path")
+        found = await scrape(site)
+
+    name = "topics_request_duration_seconds"
+    assert found[of(f"{name}_count", route="health")] == 3
+    assert found[of(f"{name}_bucket", route="health", le="+Inf")] == 3
+    assert found[of(f"{name}_count", route="get_topic")] == 1
+    assert 0 < found[of(f"{name}_sum", route="health")] < 3
+    steps = [
+        value for key, value in found.items() if key[0] == f"{name}_bucket" and ("route", "health") in key
+    ]
+    assert steps == sorted(steps)
+    assert {dict(key[1:])["route"] for key in found if key[0] == f"{name}_count"} == {"health", "get_topic"}

@@ -1,0 +1,357 @@
+"""The three questions: what became of a record, of a job, of what a reader has not got.
+
+Only files are read, and without the directory's lock: whoever owns it may go on. So a file may go away meanwhile; then
+it is asked again. What a server knows better, how things stand in its engine, it puts in itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+import attrs
+import msgspec
+
+from topics.audit.why.events import ENDINGS, events_of
+from topics.audit.why.folding import Watch
+from topics.audit.why.kept_log import Budget, KeptLog, read_kept
+from topics.audit.why.standing import Live, Reader, arrived_as, live_of, parts_of, told_of
+from topics.audit.why.starts import Start, read_snapshots, starts
+from topics.audit.why.values import Before, Event, LogTold, Standing, Why, WhyRange
+from topics.audit.why.waiting import waits_of
+from topics.audit.why.writes import stored_event
+from topics.codec.log.control import Control, TopicCreate, TopicDelete
+from topics.codec.log.frame import Run
+from topics.codec.log.scan import scan
+from topics.codec.log.walheader import HEADER_SIZE
+from topics.engine.image import Snapshot
+from topics.engine.recovery.judge import Item
+from topics.host.directory.layout import find_shards, find_wal_files, read_format, wal_path
+from topics.host.directory.size_limits import read_log
+from topics.kernel.config import Durability, TopicType
+from topics.kernel.errors import CannotOpen, Code, Corrupt, Rejected, Unusable, invalid, not_a_queue
+from topics.kernel.limits import REPLANS_MAX, SCAN_SEQS_MAX
+from topics.kernel.ports import Disk
+from topics.log.topic import Topic
+
+T = TypeVar("T")
+ANYBODY: Final = Reader()
+
+
+def why(
+    disk: Disk,
+    where: str,
+    name: str,
+    seq: int,
+    *,
+    now_ms: int,
+    of_job: bool = False,
+    budget: Callable[[], Budget] = Budget,
+    live: Live | None = None,
+) -> Why:
+    """What became of one seq. `of_job`: of a queue, and of nothing else. `live`: how it stands in a server's engine,
+    which counts where the files do not tell: of an ephemeral topic, and if the budget is too small for a fold.
+
+    Raises:
+        Rejected: topic_not_found, not_a_queue.
+        Corrupt: snapshots or log that it would be folded from are damaged or gone.
+        CannotOpen: no data directory, or one of a newer version.
+        OSError: the disk failed.
+    """
+    topic_id = None if live is None else live.topic_id
+    return _again(
+        lambda: _why(
+            _known(disk, where, name, seq, seq, now_ms, budget(), topic_id), seq, live, of_job=of_job
+        )
+    )
+
+
+def why_range(
+    disk: Disk,
+    where: str,
+    name: str,
+    from_seq: int,
+    to_seq: int | None = None,
+    *,
+    now_ms: int,
+    reader: Reader = ANYBODY,
+    budget: Callable[[], Budget] = Budget,
+    topic_id: int | None = None,
+) -> WhyRange:
+    """What became of each seq above `from_seq`, up to `to_seq` or the head; of so many at most as a read looks at.
+
+    Raises: as `why`, and Rejected: invalid_request of an ephemeral topic, throttled if the budget is too small.
+    """
+    last = from_seq + SCAN_SEQS_MAX if to_seq is None else min(to_seq, from_seq + SCAN_SEQS_MAX)
+    return _again(
+        lambda: _range(
+            _known(disk, where, name, from_seq + 1, last, now_ms, budget(), topic_id),
+            from_seq,
+            to_seq,
+            reader,
+        )
+    )
+
+
+def _again(ask: Callable[[], T]) -> T:
+    for _ in range(REPLANS_MAX):
+        try:
+            return ask()
+        except (FileNotFoundError, Corrupt):  # a checkpoint has taken something away
+            continue
+    return ask()
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Known:
+    """All that was found out of one topic. `topic`, `start`: None if the budget left too little for a fold."""
+
+    disk: Disk
+    name: str
+    topic_id: int
+    topic: Topic | None
+    start: Start | None
+    watch: Watch
+    log: KeptLog
+    budget: Budget
+    names: dict[int, str]
+    snapshots: Sequence[Snapshot]
+    now_ms: int
+
+    def log_told(self) -> LogTold:
+        start = self.start
+        return LogTold(
+            folded_from="nothing" if start is None else start.kind,
+            since_ts=None if start is None else start.since_ts,
+            is_whole=start is not None and start.kind == "creation" and not self.budget.bytes_left,
+            bytes_read=self.budget.bytes_read,
+            bytes_left=self.budget.bytes_left,
+        )
+
+    def too_little(self) -> Rejected:
+        return Rejected(
+            Code.THROTTLED,
+            f"at most {self.budget.bytes_max} bytes of the log are looked at here, which do not reach back to a"
+            f" snapshot, and {self.budget.bytes_left} are left; take a checkpoint first, or ask the directory itself:"
+            f" topics why --data",
+            topic=self.name,
+        )
+
+
+def _known(
+    disk: Disk,
+    where: str,
+    name: str,
+    first: int,
+    last: int,
+    now_ms: int,
+    budget: Budget,
+    topic_id: int | None,
+) -> _Known:
+    if read_format(disk, where) is None:
+        raise CannotOpen(
+            Unusable.MISSING, f"{where} holds no data directory of topics: it has no FORMAT", path=where
+        )
+    snapshots = read_snapshots(disk, budget)
+    if topic_id is None:
+        topic_id = _topic_id(disk, where, name, snapshots)
+    log = read_kept(disk, _wanted(topic_id), budget)
+    names = {image.topic_id: image.name for snapshot in snapshots for image in snapshot.state.topics}
+    names |= {item.topic_id: create.name for item, create in _creations(log)}
+    watch, topic, begun = Watch(first, last), None, None
+    for start in starts(disk, log, snapshots, topic_id):
+        tried = Watch(first, last)
+        folded = tried.fold(disk, start, log, topic_id)
+        if folded is not None:
+            watch, topic, begun = tried, folded, start
+            if not watch.is_damaged:
+                break  # an earlier start tells more, unless not all of the log fits it
+    if topic is not None:
+        watch.let_pass(now_ms)
+    elif not budget.bytes_left:
+        raise Corrupt(
+            f"topic {name!r}: neither a snapshot nor the log reaches back to where it begins; see what is damaged:"
+            f" topics fsck",
+            topic=name,
+        )
+    return _Known(
+        disk=disk,
+        name=name,
+        topic_id=topic_id,
+        topic=topic,
+        start=begun,
+        watch=watch,
+        log=log,
+        budget=budget,
+        names=names,
+        snapshots=snapshots,
+        now_ms=now_ms,
+    )
+
+
+def _wanted(topic_id: int) -> Callable[[Item], bool]:
+    """What is of the topic, what says which topics there were, and what came from it to others."""
+    moved = (b"dl:%d:" % topic_id, b"rd:%d:" % topic_id)
+
+    def wanted(item: Item) -> bool:
+        if item.topic_id == topic_id:
+            return True
+        if isinstance(item, Run):
+            return item.dedup is not None and any(dedup.startswith(moved) for _, dedup in item.dedup)
+        return isinstance(item.payload, TopicCreate | TopicDelete)
+
+    return wanted
+
+
+def _topic_id(disk: Disk, where: str, name: str, snapshots: Sequence[Snapshot]) -> int:
+    """The topic that has the name now, by the newest snapshot and the log behind it, which shard 0 keeps of all."""
+    found = {image.name: image.topic_id for image in snapshots[0].state.topics} if snapshots else {}
+    ended: int | None = None
+    for key in find_shards(disk):
+        for file in find_wal_files(disk, *key) if key[1] == 0 else ():
+            buffer = read_log(disk, wal_path(file))
+            for item in scan(buffer, min(HEADER_SIZE, len(buffer)), len(buffer)).items:
+                if not isinstance(item, Control):
+                    continue
+                if isinstance(item.payload, TopicCreate) and item.payload.name == name:
+                    found[name], ended = item.topic_id, None
+                elif isinstance(item.payload, TopicDelete) and found.get(name) == item.topic_id:
+                    del found[name]
+                    ended = item.ts
+    if name in found:
+        return found[name]
+    deleted = "" if ended is None else "; it was deleted, with all its records"
+    raise Rejected(
+        Code.TOPIC_NOT_FOUND, f"there is no topic {name!r} in {where}{deleted}", topic=name
+    )  # fmt: skip
+
+
+def _why(known: _Known, seq: int, live: Live | None, *, of_job: bool) -> Why:
+    topic, end = known.topic, known.watch.ends.get(seq)
+    if topic is not None and (live is None or live.durability is not Durability.EPHEMERAL):
+        live = live_of(topic, seq, known.now_ms, end)
+        if live.now.state == "unborn" and live.durability is Durability.EPHEMERAL and seq <= topic.ceiling:
+            live = attrs.evolve(live, now=Standing(state="unknown"))
+        if topic.jobs is not None and topic.index.is_live(seq):
+            waits = waits_of(topic, seq, known.now_ms)
+            live = attrs.evolve(live, now=msgspec.structs.replace(live.now, waits=waits))
+    if live is None:
+        raise known.too_little()
+    if of_job and live.type is not TopicType.QUEUE:
+        raise not_a_queue(known.name)
+    events = events_of(known.disk, known.log, known.watch, known.topic_id, known.names, seq, known.now_ms)
+    if topic is not None and not any(event.event == "put" for event in events):
+        stored = stored_event(known.disk, topic, seq, known.names)
+        events = events if stored is None else [stored, *events]
+    return Why(
+        topic=known.name,
+        type=live.type.value,
+        epoch=live.epoch,
+        durability=live.durability.value,
+        seq=seq,
+        head_seq=live.head_seq,
+        now=_completed(known, live, seq, events),
+        reader=live.told,
+        events=events,
+        log=known.log_told(),
+        created_ts=_created_ts(known),
+        before=_before(known, live.epoch),
+    )
+
+
+def _completed(known: _Known, live: Live, seq: int, events: Sequence[Event]) -> Standing:
+    """With what an event says of the end, and only that."""
+    now = live.now
+    if (until := _repeats_until(known, seq, events)) is not None:
+        now = msgspec.structs.replace(now, repeats_until=until)
+    last = next((event for event in reversed(events) if event.event in ENDINGS), None)
+    if last is None or now.state not in ("acked", "moved", "purged", "deleted"):
+        return now
+    if last.event == "moved":
+        sent = next((event for event in reversed(events) if event.event == "dead_lettered"), last)
+        dest_seq = _arrived(known, arrived_as(known.topic_id, live.epoch, seq, sent.reason or ""))
+        return Standing(state="moved", reason=sent.reason, dest=sent.dest, dest_seq=dest_seq)
+    if last.event in ("acked", "purged", "deleted"):
+        return Standing(state=last.event, node=last.node, reason=last.reason)
+    return now
+
+
+def _repeats_until(known: _Known, seq: int, events: Sequence[Event]) -> int | None:
+    """Until when a repeat of its write, or of itself, is answered with it."""
+    put, topic = next((event for event in events if event.event == "put"), None), known.topic
+    if put is None or topic is None:
+        return None
+    found = [topic.dedup_ids.until((put.dedup_id or "").encode(), seq)]
+    result = topic.results.find((put.idempotency_key or "").encode(), known.now_ms)
+    found.append(None if result is None or seq not in result.seqs() else result.expires_at)
+    return max((until for until in found if until is not None and until >= known.now_ms), default=None)
+
+
+def _arrived(known: _Known, move: bytes) -> int | None:
+    """As which seq it is where it was moved to, by the log or the newest snapshot."""
+    for at, _ in known.log.walk():
+        if isinstance(at.item, Run) and at.item.topic_id != known.topic_id:
+            for i, dedup_id in at.item.dedup or ():
+                if dedup_id == move:
+                    return at.item.seq_start + i
+    for snapshot in known.snapshots:
+        for image in snapshot.state.topics:
+            for dedup_id, arrived in image.moved_ids:
+                if dedup_id == move:
+                    return arrived
+    return None
+
+
+def _creations(log: KeptLog) -> list[tuple[Control, TopicCreate]]:
+    found = []
+    for at, _ in log.walk():
+        if isinstance(at.item, Control) and isinstance(at.item.payload, TopicCreate):
+            found.append((at.item, at.item.payload))
+    return found
+
+
+def _created_ts(known: _Known) -> int | None:
+    made = (item.ts for item, _ in _creations(known.log) if item.topic_id == known.topic_id)
+    return next(made, None)
+
+
+def _before(known: _Known, epoch: int) -> Before | None:
+    """The last instance of the name before this one, if the log knows of it."""
+    made = [(item, create) for item, create in _creations(known.log) if create.name == known.name]
+    earlier = [(item.topic_id, create.epoch) for item, create in made if create.epoch < epoch]
+    if not earlier:
+        return None
+    topic_id, before = earlier[-1]
+    ends = (
+        at.item.ts for at, _ in known.log.walk()
+        if at.item.topic_id == topic_id and isinstance(getattr(at.item, "payload", None), TopicDelete)
+    )  # fmt: skip
+    return Before(epoch=before, deleted_ts=next(ends, None))
+
+
+def _range(known: _Known, from_seq: int, to_seq: int | None, reader: Reader) -> WhyRange:
+    topic = known.topic
+    if topic is None:
+        raise known.too_little()
+    if topic.config.durability is Durability.EPHEMERAL:
+        raise invalid(
+            "from_seq",
+            f"topic {known.name!r} is ephemeral, so its records are in no file; ask of single seqs",
+        )
+    head = topic.head_seq
+    last = min(known.watch.last, head)
+    wanted = head if to_seq is None else min(to_seq, head)
+    gap = told_of(topic, from_seq + 1, known.now_ms) if from_seq < head else None
+    return WhyRange(
+        topic=topic.name,
+        type=topic.config.type.value,
+        epoch=topic.epoch,
+        from_seq=from_seq,
+        to_seq=max(last, from_seq),
+        head_seq=head,
+        parts=parts_of(topic, from_seq + 1, last, known.now_ms, known.watch.ends, reader),
+        reason=None if gap is None else gap.reason,
+        gap_to=None if gap is None else gap.gap_to,
+        next_from_seq=last if last < wanted else None,
+        log=known.log_told(),
+    )

@@ -1,0 +1,298 @@
+"""What `why` has found, in words: the only place that makes them.
+
+`when` writes a moment. Names are given as they are: who prints them makes them safe for a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from topics.audit.why.values import Event, LogTold, Part, Wait, Why, WhyRange
+
+When = Callable[[int], str]
+_GONE: Final = frozenset({"acked", "moved", "purged", "deleted", "expired", "lost"})
+_LOST: Final = {
+    "cap": "evicted by the topic's cap",
+    "ttl": "older than the topic's ttl",
+    "mixed": "to more than one thing",
+    "crash": "the machine went down before the disk had it, or it was never written",
+    "corrupt": "its bytes in the log were damaged",
+    "restart": "it was in memory only, and went with its process",
+    "source_trim": "the router's source had lost it before it was forwarded",
+}
+
+
+def story(found: Why, when: When) -> list[str]:
+    """A line an event, in the log's order; then how it stands, what a reader is told, and what was not looked at."""
+    noun = "job" if found.type == "queue" else "record"
+    lines = [f"{when(event.ts)}  {_event(event, when)}" for event in found.events]
+    lines.append(f"{noun} {found.seq} {_stands(found, when)}")
+    lines += [_wait(wait, when) for wait in found.now.waits]
+    lines += _repeats(found, when)
+    lines += _durable(found)
+    lines += _reader(found)
+    lines += _limits(found, when)
+    return lines
+
+
+def ranges(found: WhyRange, when: When) -> list[str]:
+    """A line for each part of a reader's range."""
+    if not found.parts:
+        return [f"there is nothing above {found.from_seq}: the head is {found.head_seq}"]
+    lines = [_part(part, when) for part in found.parts]
+    if found.gap_to is not None:
+        lines.append(
+            f"a read from {found.from_seq} begins with a tombstone up to {found.gap_to} [{found.reason}]"
+        )
+    if found.next_from_seq is not None:
+        lines.append(f"that is not all: ask on with --reader {found.next_from_seq}")
+    if found.log.folded_from != "creation" and any(
+        part.state in _GONE and part.since is None for part in found.parts
+    ):
+        lines.append(_removed(found.log, when))
+    return lines
+
+
+def _event(event: Event, when: When) -> str:
+    because = f": {event.reason}" if event.reason else ""
+    match event.event:
+        case "put":
+            return _put(event, when)
+        case "again":
+            return f"named again by a write with idempotency key {event.idempotency_key!r}: its dedup id was known"
+        case "synced":
+            return "synced: the log says that the disk had it by then"
+        case "stored":
+            return "copied into a segment by a checkpoint"
+        case "evicted":
+            return _evicted(event)
+        case "expired":
+            return "expired by its own ttl" + _untold(event)
+        case "lost":
+            whole = event.first_seq is not None and event.first_seq != event.last_seq
+            seqs = f", as all of seqs {event.first_seq} to {event.last_seq}" if whole else ""
+            return f"lost{seqs}: {_LOST.get(event.reason or '', event.reason)}"
+        case "passed":
+            return f"the floor went over it [{event.reason}]: readers are told from here on that it is lost"
+    return _job_event(event, because, when)
+
+
+def _job_event(event: Event, because: str, when: When) -> str:
+    node = event.node or ""
+    match event.event:
+        case "claimed":
+            return f"leased by {node} until {when(event.deadline or 0)}"
+        case "extended":
+            return f"extended by {node} until {when(event.deadline or 0)}"
+        case "lease_ended":
+            return "the lease ran out"
+        case "released" if event.node is None:
+            return "given back: it was not sent to anybody, and that counts as no delivery"
+        case "released":
+            rests = event.ready_at is not None and event.ready_at > event.ts
+            again = f", to be ready at {when(event.ready_at or 0)}" if rests else ""
+            return f"given back by {node}{because}{again}"
+        case "released_all":
+            return f"the lease ended, as all of the queue did{because}"
+        case "acked":
+            return f"acked by {node}: done, and deleted"
+        case "purged":
+            return "deleted by a purge of the queue"
+        case "dead_lettered":
+            return f"on its way to {event.dest}{because}"
+        case "moved":
+            return "arrived there, and deleted here"
+    return f"{event.event}{because}"
+
+
+def _untold(event: Event) -> str:
+    return " (by time alone: the next write or read has a frame say so)" if event.file is None else ""
+
+
+def _put(event: Event, when: When) -> str:
+    said = "put"
+    if event.source is not None:
+        said += f", moved here from {event.source} {event.source_seq}"
+    if event.first_seq is not None and event.first_seq != event.last_seq:
+        said += f" in a write of seqs {event.first_seq} to {event.last_seq}"
+    named = (
+        ("by node", event.node), ("with idempotency key", event.idempotency_key),
+        ("dedup id", event.dedup_id if event.source is None else None), ("tag", event.tag), ("key", event.key),
+    )  # fmt: skip
+    said += "".join(f", {label} {value!r}" for label, value in named if value is not None)
+    said += "" if event.priority is None else f", priority {event.priority}"
+    said += "" if event.not_before is None else f", not before {when(event.not_before)}"
+    return said + ("" if event.expires_at is None else f", to expire at {when(event.expires_at)}")
+
+
+def _evicted(event: Event) -> str:
+    if event.reason == "ttl":
+        return "older than the topic's ttl, and gone" + _untold(event)
+    if event.first_seq is None:
+        return "evicted by the topic's cap"
+    seqs = (
+        f"seq {event.first_seq}"
+        if event.first_seq == event.last_seq
+        else f"seqs {event.first_seq} to {event.last_seq}"
+    )
+    return f"evicted by the topic's cap, to make room for {seqs}"
+
+
+def _stands(found: Why, when: When) -> str:
+    now = found.now
+    said = _state(found, when)
+    if now.deliveries:
+        said += f", delivered {now.deliveries} time{'' if now.deliveries == 1 else 's'}"
+    if now.reason and now.state in ("ready", "delayed", "in_flight"):
+        said += f"; the last failure: {now.reason}"
+    return said
+
+
+def _state(found: Why, when: When) -> str:
+    now = found.now
+    match now.state:
+        case "live":
+            expires = "" if now.expires_at is None else f", and expires at {when(now.expires_at)}"
+            return f"is there{expires}"
+        case "ready":
+            return "is ready"
+        case "in_flight":
+            return f"is in flight: leased by {now.node} until {when(now.deadline or 0)}"
+        case "delayed":
+            return f"is delayed until {when(now.ready_at or 0)}"
+        case "moving":
+            return f"is on its way to {now.dest}"
+        case "acked":
+            return f"was acked by {now.node}" if now.node else "was acked"
+        case "moved":
+            where = "" if now.dest is None else f" to {now.dest}"
+            where += "" if now.dest_seq is None else f" as {now.dest_seq}"
+            return f"was moved{where}" + (f": {now.reason}" if now.reason else "")
+        case "purged":
+            return "was deleted by a purge"
+        case "deleted" if now.reason is None and found.type == "queue":
+            return "is gone: acked, moved, purged or deleted"
+        case "deleted":
+            return f"was deleted: {now.reason}" if now.reason else "was deleted"
+        case "expired":
+            return "expired by its own ttl"
+        case "lost":
+            return f"is lost: {_LOST.get(now.reason or '', now.reason)}"
+    if now.state == "unknown":
+        return (
+            "may be there: the topic is ephemeral, so its records are in no file; ask the server that has it"
+        )
+    return f"was never put: no such seq, the head is {found.head_seq}" + _earlier(found, when)
+
+
+def _earlier(found: Why, when: When) -> str:
+    before = found.before
+    if before is None:
+        return ""
+    until = "" if before.deleted_ts is None else f", deleted at {when(before.deleted_ts)}"
+    return f"; the topic is of epoch {found.epoch}, and what epoch {before.epoch} had went with it{until}"
+
+
+def _wait(wait: Wait, when: When) -> str:
+    match wait.on:
+        case "delay":
+            return f"it waits for its delay to pass, at {when(wait.until or 0)}"
+        case "retry":
+            return f"it rests behind a failed delivery until {when(wait.until or 0)}"
+        case "lease":
+            return f"it waits for its worker, until {when(wait.until or 0)}"
+        case "move":
+            return "it waits to be written where it is going"
+        case "paused":
+            return "it waits: the queue is paused"
+        case "key":
+            return f"it waits: other jobs of key {wait.key!r} are in flight or rest"
+        case "max_in_flight":
+            return "it waits: max_in_flight jobs of the queue are in flight"
+        case "rate_limit":
+            return f"it waits for the rate limit, until {when(wait.until or 0)}"
+        case "turn":
+            jobs = "1 ready job comes" if wait.ahead == 1 else f"{wait.ahead} ready jobs come"
+            return f"it waits for its turn: {jobs} first"
+    return "it waits for a worker to claim it"
+
+
+def _repeats(found: Why, when: When) -> Iterator[str]:
+    if found.now.repeats_until is not None:
+        yield f"a repeat of its write is answered with it until {when(found.now.repeats_until)}, and appends nothing"
+
+
+def _durable(found: Why) -> Iterator[str]:
+    """Of what is there and was put in the log: whether a power cut now would leave it."""
+    events = {event.event for event in found.events}
+    if found.now.state in _GONE or "put" not in events or found.durability == "fsync":
+        return
+    if found.log.folded_from == "creation" and not events & {"synced", "stored"}:
+        yield "the log does not say yet that the disk has it: a power cut now may take it"
+
+
+def _reader(found: Why) -> Iterator[str]:
+    reader = found.reader
+    if reader is None or reader.as_ == "delivered":
+        return
+    if reader.as_ == "lost":
+        gap = f"seqs {reader.gap_from} to {reader.gap_to} are"
+        if reader.gap_from == reader.gap_to:
+            gap = f"seq {reader.gap_from} is"
+        yield f"a reader who comes from {found.seq - 1} is told: {gap} lost [{reader.reason}]"
+    elif found.type != "queue":
+        yield f"a reader is told nothing of it, and counts it as {reader.as_}"
+
+
+def _limits(found: Why, when: When) -> Iterator[str]:
+    """What the log that was looked at does not say, and why."""
+    log = found.log
+    if log.bytes_left:
+        yield f"{log.bytes_left} bytes of older log were not looked at"
+    shows_put = any(event.event == "put" for event in found.events)
+    shows_end = any(event.event in ("evicted", *_GONE) for event in found.events)
+    if log.is_whole or found.now.state in ("unborn", "unknown"):
+        return
+    if log.bytes_left:
+        return
+    if found.now.state in _GONE and not shows_end:
+        yield _removed(log, when)
+    elif not shows_put:
+        yield "the log of when it was put has been removed (wal_archive keeps what checkpoints have absorbed)"
+
+
+def _removed(log: LogTold, when: When) -> str:
+    by = "" if log.since_ts is None else f": it had ended by {when(log.since_ts)}"
+    return f"the log of that time has been removed{by} (wal_archive keeps what checkpoints have absorbed)"
+
+
+def _part(part: Part, when: When) -> str:
+    seqs = f"{part.first}" if part.count == 1 else f"{part.first} to {part.last}"
+    said = f"{seqs}  {part.as_}"
+    why = _part_why(part)
+    said += f": {why}" if why else ""
+    if part.since is not None and part.state in _GONE:
+        said += (
+            f", {when(part.since)}"
+            if part.since == part.until
+            else f", {when(part.since)} to {when(part.until or 0)}"
+        )
+    return said
+
+
+def _part_why(part: Part) -> str:
+    if part.as_ == "own_node":
+        return "the reader's own"
+    if part.as_ == "filtered":
+        return "not what the reader asked for"
+    if part.state == "lost":
+        return _LOST.get(part.reason or "", part.reason or "")
+    if part.as_ in (part.state, "delivered"):
+        return part.reason or ""
+    return part.state + (f": {part.reason}" if part.reason else "")
+
+
+def told(found: Why | WhyRange, when: When) -> Sequence[str]:
+    """Either of the two."""
+    return story(found, when) if isinstance(found, Why) else ranges(found, when)

@@ -1,0 +1,108 @@
+"""The write that a record came with, and what else its frame says: read from the log, or from a segment."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from topics.audit.why.kept_log import At
+from topics.audit.why.values import Event
+from topics.codec.log.control import WriteResult
+from topics.codec.log.frame import FrameView, Run, decode_frame
+from topics.host.directory.layout import path_of
+from topics.host.system.medium import Unreadable, reading
+from topics.kernel.errors import Corrupt
+from topics.kernel.ports import Disk
+from topics.log.topic import Topic
+
+
+def put_event(
+    disk: Disk, at: At, run: Run, seq: int, head: WriteResult | None, names: dict[int, str]
+) -> Event:
+    """The put of a seq that lies in this run. `head`: the frame its write began with, if that was no record."""
+    i = seq - run.seq_start
+    place = run.offset + sum(islice(run.lengths, i))
+    first, last, key = run.seq_start, run.seq_stop - 1, None if head is None else head.key
+    view: FrameView | None = None
+    try:
+        with reading():
+            buffer = disk.read(at.path, run.offset, run.length)
+        view = decode_frame(buffer, place - run.offset)
+        if head is None:
+            first, last, key = _write_of(buffer, run, seq)
+    except (Corrupt, FileNotFoundError, Unreadable):
+        pass  # what the columns of the run have is told all the same
+    return _event(view, ts=run.ts, file=at.path, offset=place, first=first, last=last, key=key, names=names)
+
+
+def stored_event(disk: Disk, topic: Topic, seq: int, names: dict[int, str]) -> Event | None:
+    """The put of a record whose log is gone, from the segment that holds its frame; None if that cannot be had."""
+    index = topic.index
+    if not index.base_seq <= seq <= index.head_seq or index.slotless.holds(seq):
+        return None
+    at = index.position(seq)
+    source, _ = topic.regions.source_until(seq)
+    if isinstance(source, bytes) or not index.lengths[at]:
+        return None
+    path, offset = path_of(source), index.offsets[at]
+    try:
+        with reading():
+            view = decode_frame(disk.read(path, offset, index.lengths[at]), 0)
+    except (Corrupt, FileNotFoundError, Unreadable):
+        return None
+    if (view.topic_id, view.seq) != (topic.topic_id, seq):
+        return None
+    last = seq + view.write_frames - 1 if view.write_frames > 1 else None
+    key = None if view.keyed is None else view.keyed.key
+    first = seq if last is not None or key is not None else None
+    return _event(
+        view, ts=view.ts, file=path, offset=offset, first=first, last=last or first, key=key, names=names
+    )
+
+
+def _write_of(buffer: bytes, run: Run, seq: int) -> tuple[int, int, bytes | None]:
+    """(first seq, last seq, idempotency key) of the write in this run that has the seq; a run holds whole writes."""
+    first, at = run.seq_start, 0
+    while True:
+        head = decode_frame(buffer, at)
+        stop = min(first + head.write_frames, run.seq_stop)
+        if seq < stop:
+            return first, stop - 1, None if head.keyed is None else head.keyed.key
+        at += sum(islice(run.lengths, first - run.seq_start, stop - run.seq_start))
+        first = stop
+
+
+def _event(
+    view: FrameView | None, *, ts: int, file: str, offset: int, first: int | None, last: int | None,
+    key: bytes | None, names: dict[int, str],
+) -> Event:  # fmt: skip
+    event = Event(
+        ts=ts,
+        event="put",
+        file=file,
+        offset=offset,
+        first_seq=first,
+        last_seq=last,
+        idempotency_key=_text(key),
+    )
+    if view is None:
+        return event
+    source, source_seq = _came_from(view.dedup_id, names)
+    return Event(
+        ts=ts, event="put", file=file, offset=offset, first_seq=first, last_seq=last, idempotency_key=_text(key),
+        dedup_id=_text(view.dedup_id), node=_text(view.node), tag=_text(view.tag), key=_text(view.key),
+        priority=view.priority, not_before=view.not_before, expires_at=view.expires_at,
+        source=source, source_seq=source_seq,
+    )  # fmt: skip
+
+
+def _came_from(dedup_id: bytes, names: dict[int, str]) -> tuple[str | None, int | None]:
+    """Of a record that was moved here: the topic, and its seq there (`engine.moving.letters.move_id`)."""
+    kind, *numbers = dedup_id.split(b":")
+    if kind not in (b"dl", b"rd") or len(numbers) != 3 or not all(number.isdigit() for number in numbers):
+        return None, None
+    topic_id, _, seq = map(int, numbers)
+    return names.get(topic_id, f"#{topic_id}"), seq
+
+
+def _text(name: bytes | None) -> str | None:
+    return name.decode("utf-8", "backslashreplace") if name else None

@@ -1,0 +1,72 @@
+// Which view is there: the part of the address behind "#/". A view is {title, element, start(signal)}, and what it began
+// ends when its signal is aborted, which is when another one comes.
+import { el, put } from "./dom.mjs"
+import { askKey, has, silence, tell } from "./api.mjs"
+import { overview } from "./overview.mjs"
+import { topic } from "./topic.mjs"
+import { queues } from "./queues.mjs"
+import { consumers } from "./consumers.mjs"
+import { schedules } from "./schedules.mjs"
+import { routers } from "./routers.mjs"
+import { node } from "./node.mjs"
+
+const VIEWS = [
+  ["", "Topics", overview],
+  ["queues", "Queues", queues],
+  ["consumers", "Consumers", consumers],
+  ["schedules", "Schedules", schedules],
+  ["routers", "Routers", routers],
+  ["node", "Server", node],
+]
+const main = document.getElementById("main")
+let leaving = new AbortController()
+let shown = null
+
+function show(isFirst) {
+  if (location.hash !== "" && !location.hash.startsWith("#/")) return // the skip link
+  let parts
+  try {
+    parts = location.hash.slice(2).split("/").map(decodeURIComponent)
+  } catch {
+    parts = [""]
+  }
+  const [name, ...more] = parts
+  leaving.abort()
+  leaving = new AbortController()
+  silence()
+  const view = name === "topics" ? topic(...more) : (VIEWS.find(([path]) => path === name) ?? VIEWS[0])[2](...more)
+  const isSame = shown?.key !== undefined && shown.key === view.key // another tab of one topic
+  document.title = `${view.title} · topics`
+  put(main, view.element)
+  for (const link of document.querySelectorAll("#nav a")) {
+    const isHere = link.getAttribute("href") === `#/${name === "topics" ? "" : name}`
+    if (isHere) link.setAttribute("aria-current", "page")
+    else link.removeAttribute("aria-current")
+  }
+  if (!isFirst && !isSame) {
+    main.querySelector("h1")?.focus()
+    scrollTo(0, 0)
+  } else if (isSame) {
+    main.querySelector(".tabs [aria-current]")?.focus()
+  }
+  shown = view
+  view.start(leaving.signal)
+}
+
+
+put(document.getElementById("nav"), VIEWS.map(([path, text]) => el("a", { href: `#/${path}`, hidden: path === "routers" }, text)))
+document.getElementById("key").addEventListener("click", async () => {
+  if (await askKey("The key with which this page asks the server.")) show(true)
+})
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return
+  if (event.target.closest?.("input, textarea, select, dialog")) return
+  const search = main.querySelector("input[type=search]")
+  if (search) {
+    event.preventDefault()
+    search.focus()
+  }
+})
+addEventListener("hashchange", () => show(false))
+show(true)
+has("routers").then((is) => { document.querySelector('#nav a[href="#/routers"]').hidden = !is }, (error) => tell(error, "routers"))
