@@ -122,6 +122,7 @@ class Governor:
             self._above_since_us = None
         elif self._above_since_us is None:
             self._above_since_us = now_us
+        assert self._above_since_us is None or self._above_since_us <= now_us
         if self.is_holding:
             self.is_holding = self.pressure >= LET_GO_BELOW
         elif self._above_since_us is not None:
@@ -130,4 +131,5 @@ class Governor:
 
 def _above(pressure: float, floor: float) -> float:
     """Where it is between the floor, 0, and 1."""
+    assert 0 < floor < 1
     return min(max(pressure - floor, 0.0) / (1 - floor), 1.0)

@@ -88,6 +88,7 @@ class ReadySet:
 
         `window_us`: of the lowest band; the higher one is, the shorter, and of the top band there is none.
         """
+        assert window_us >= 0
         self._age(now_us)
         while True:
             heads = [self._head(band) for band in range(BANDS)]
@@ -109,12 +110,14 @@ class ReadySet:
     def served(self, topic: str, cost: int) -> None:
         """Its turn is over, and took so much."""
         assert 0 <= cost <= SLICE
+        assert self._credit[self._entries[topic].band] > 0
         self._credit[self._entries[topic].band] -= max(
             cost, 1
         )  # no turn is free, or one band could have all of them
 
     def done(self, topic: str) -> None:
         """It has nothing more to tell."""
+        assert topic in self
         if self._held.pop(topic, None) is None:
             self._counts[self._entries.pop(topic).band] -= 1
 
@@ -131,6 +134,7 @@ class ReadySet:
         assert self.is_holding
         self.is_holding = False
         held, self._held = self._held, {}
+        assert held.keys().isdisjoint(self._entries)
         for topic, priority in held.items():
             self.mark(topic, priority, now_us)
 
@@ -183,6 +187,7 @@ class ReadySet:
             _, number, topic = heappop(self._risings)
             entry = self._entries.get(topic)
             if entry is not None and entry.number == number:
+                assert entry.band < TOP
                 self._counts[entry.band] -= 1
                 entry.band += 1
                 self._put(topic, entry)
