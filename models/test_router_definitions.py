@@ -25,7 +25,7 @@ from topics.kernel.config import Durability
 from topics.kernel.errors import Rejected
 from topics.log.reads.match import parse_match
 
-pytestmark = [pytest.mark.invariant("I-09"), pytest.mark.rule("S8.14", "S8.20")]
+pytestmark = [pytest.mark.invariant("I-09"), pytest.mark.rule("S8.15", "S8.16", "S8.20")]
 
 WRITTEN, EMPTY, NAMES = ["a", "b"], ["c", "d"], ["r", "s", "a->b"]
 TOPICS = WRITTEN + EMPTY  # only an empty one may become ephemeral

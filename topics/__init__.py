@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
     from topics.calls.awaiting import AsyncConsumer, AsyncJob, AsyncQueue, AsyncTopic
     from topics.calls.blocking import Consumer, Job, Queue, Topic
+    from topics.calls.definitions.routers import Router
+    from topics.calls.definitions.schedules import Schedule
     from topics.calls.job_values import PeekedJob
     from topics.calls.messages import TopicSummary
     from topics.calls.page import Page, Record
     from topics.calls.patience import Patience
     from topics.calls.producing.async_producer import AsyncProducer, AsyncReceipt
     from topics.calls.producing.producer import Producer, Receipt
-    from topics.calls.schedules import Schedule
     from topics.calls.trouble import Unreachable
     from topics.calls.watching.async_watch import AsyncWatch
     from topics.calls.watching.values import CaughtUp, Tombstone, TopicDeleted, WatchedRecord
@@ -99,7 +100,8 @@ _WHERE = {
     "Record": "topics.calls.page",
     "RecordsDeleted": "topics.engine.replies",
     "Rejected": "topics.kernel.errors",
-    "Schedule": "topics.calls.schedules",
+    "Router": "topics.calls.definitions.routers",
+    "Schedule": "topics.calls.definitions.schedules",
     "Store": "topics.embed.store",
     "StoreOptions": "topics.store.opened",
     "StoreStats": "topics.store.stats",
@@ -123,7 +125,8 @@ __all__ = [
     "AsyncReceipt", "AsyncStore", "AsyncTopic", "AsyncWatch", "AsyncWorker", "CannotOpen", "CaughtUp", "Client",
     "CompactionResult", "Consumer", "ConsumerCommitted", "ConsumerPut", "ConsumerState", "Corrupt", "Fatal",
     "Gap", "Job", "JobsSettled", "Limits", "Page", "Patience", "PeekedJob", "Producer", "Queue", "QueueState",
-    "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Schedule", "Store", "StoreOptions", "StoreStats",
+    "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Router", "Schedule", "Store", "StoreOptions",
+    "StoreStats",
     "Tombstone", "Topic", "TopicConfig", "TopicDeleted", "TopicState", "TopicSummary", "TopicsError",
     "Unreachable", "Watch", "WatchedRecord", "Worker", "__version__", "open", "open_trio",
 ]  # fmt: skip

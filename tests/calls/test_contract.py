@@ -144,6 +144,22 @@ OF_STORE: dict[str, list[Given]] = {
     ],
     "schedules": [given(), given("s"), given("z"), given(7)],
     "delete_schedule": [given("s"), given("s"), given("a/b")],
+    "put_router": [
+        given("a->b", "t", "copies"), given("a->b", "t", "copies"),
+        given("a->b", "t", "copies", filter=["tag", "Glob", "x*"], preserve_node=False, guarantee="exactly_once"),
+        given("r", "new", "newer", filter="x", preserve_tag=False, allow_cycle=True),
+        given("s", "t", "missing", create_dest=False), given("s", "made", "copies"), given("a->b", "t", "other"),
+        given("s", "copies", "t"), given("a/b", "t", "copies"), given("s", "a/b", "t"), given("s", "t", "a/b"),
+        given("s", "t", "t"), given("s", "t", "x", filter="x*"), given("s", "t", "x", filter=["tag", "Ne", "x"]),
+        given("s", "t", "x", guarantee="some"), given("s", "t", "x", guarantee=7), given("s", "t", "x", preserve_tag=1),
+        given("s", "t", 7), given(7, "t", "x"),
+    ],
+    "router": [given("a->b"), given("absent"), given("a/b")],
+    "routers": [
+        given(), given("a"), given("z"), given(7), given(source="t"), given(dest="newer"),
+        given(source="t", dest="newer"), given(source="a/b"), given(dest=7),
+    ],
+    "delete_router": [given("a->b"), given("a->b"), given("a/b")],
     "delete": [given("made"), given("made"), given("a/b"), given("t", if_empty=True), given("t", if_empty=1)],
     "sync": [],  # by itself, below: no server has a route for it
     "producer": [],  # tests/calls/test_producer.py
@@ -341,7 +357,14 @@ def test_a_script_of_every_call_gives_the_same(kind: str, tmp_path: Path, expect
     assert handing.seen == concrete(Call) - {topics_of("Sync"), topics_of("Health"), topics_of("Ready")}
     made = {f"topic-{name}" for name in OF_TOPIC} | {f"queue-{name}" for name in OF_QUEUE}
     made |= {f"consumers-{name}" for name in OF_CONSUMER}
-    assert {entry.name for entry in written.manifest.topics} == {"t", "letters", *made}
+    assert {entry.name for entry in written.manifest.topics} == {
+        "t",
+        "letters",
+        "copies",
+        "new",
+        "newer",
+        *made,
+    }
 
 
 @pytest.mark.rule("O5.2")

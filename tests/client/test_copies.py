@@ -85,6 +85,7 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
             refusal(lambda: topic.put(0, idempotency_key="k")),
             Reentered(), WrongState("not now", field="f"),
         ],
+        "Router": [store.put_router("r", "t", "copies")],
         "Schedule": [store.put_schedule("s", "t", 1, every_ms=10**9)],
         "StoreStats": [store.stats()],
         "StoreOptions": [topics.StoreOptions(shards=2, archive=ArchiveRules())],

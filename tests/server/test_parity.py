@@ -335,6 +335,32 @@ SCHEDULES = [
     (b"DELETE", S, None),
     (b"PATCH", S, b"{}", JSON),
 ]
+R = b"/v0/routers/a-%3Eb"
+ROUTERS = [
+    put(b'{"source":"a","dest":"b"}', path=R),
+    put(b'{"source":"a","dest":"b"}', path=R),
+    put(b'{"source":"a","dest":"b","filter":["tag","Glob","x*"],"guarantee":"exactly_once"}', path=R),
+    put(b'{"source":"a","dest":"b","filter":null}', path=b"/v0/routers/a->b"),
+    put(b'{"source":"b","dest":"a"}', path=b"/v0/routers/back"),
+    put(b'{"source":"c","dest":"b"}', path=b"/v0/routers/other"),
+    put(b'{"source":"c","dest":"d"}', path=R),
+    put(b'{"source":"c","dest":"d","create_dest":false}', path=b"/v0/routers/other"),
+    put(b'{"source":"a","dest":"a"}', path=b"/v0/routers/other"),
+    put(b'{"source":"a","dest":"d","zebra":1}', path=b"/v0/routers/other"),
+    put(b'{"source":"a","dest":"d","filter":7}', path=b"/v0/routers/other"),
+    put(b'{"source":"a"}', path=b"/v0/routers/other"),
+    put(b"{", path=R),
+    get(R),
+    get(b"/v0/routers/absent"),
+    get(b"/v0/routers/a%2Fb"),
+    get(b"/v0/routers?prefix=a&source=a&dest=b"),
+    get(b"/v0/routers?cursor=!"),
+    (b"DELETE", R, None),
+    (b"DELETE", R, None),
+    (b"PATCH", R, b"{}", JSON),
+    put(b'{"source":"a","dest":"b"}', path=R),
+    (b"DELETE", b"/v0/topics/b", None),
+]
 NOWHERE = [
     get(b"/v0/nothing"),
     get(b"/v0/topics/t/nothing?a=b"),
@@ -350,8 +376,8 @@ NOWHERE = [
 @pytest.mark.parametrize("declared", [False, True], ids=["length not declared", "length declared"])
 @pytest.mark.parametrize(
     "requests",
-    [TOPICS, RECORDS, JOBS, CONSUMERS, OTHERS, SCHEDULES],
-    ids=["topics", "records", "jobs", "consumers", "others", "schedules"],
+    [TOPICS, RECORDS, JOBS, CONSUMERS, OTHERS, SCHEDULES, ROUTERS],
+    ids=["topics", "records", "jobs", "consumers", "others", "schedules", "routers"],
 )
 async def test_every_request_has_the_same_answer_through_both_planes(mock_clock, requests, declared):
     answers = []

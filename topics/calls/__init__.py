@@ -10,7 +10,7 @@ workers wait for anything.
     jobs            the calls on the jobs of a queue
     job_checks      what a caller says of jobs, as the commands the engine takes
     job_values      jobs as values: leased, peeked at, answered by a server
-    schedules       the calls on schedules, and a schedule as JSON and as a value
+    definitions     the calls on what acts on topics by itself: schedules, routers
     topics          the calls on topics, and on a store as a whole
     blocking        `Topic`, and `TopicStore`, which `Store` and `Client` are: the calls as methods
     awaiting        `AsyncTopic`, and `AsyncTopicStore`, which `AsyncClient` is: the same, to be awaited

@@ -1,7 +1,6 @@
 """`AsyncTopic` and `AsyncTopicStore`: the calls as methods to be awaited, on Trio and on asyncio.
 
-The tables are those of `blocking`, line by line; a test holds one against the other. Nothing here knows a loop: how a
-call is carried out, and so what it waits for, is the store's.
+The tables are those of `blocking`, line by line, tested. Nothing here knows a loop: what is waited for is a store's.
 """
 
 from __future__ import annotations
@@ -10,15 +9,15 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 from topics.calls import consumers as of_consumers
 from topics.calls import jobs as of_jobs
 from topics.calls import records as of_records
-from topics.calls import schedules as of_schedules
 from topics.calls import topics as of_topics
 from topics.calls.call import Call, Steps
+from topics.calls.definitions import routers as of_routers
+from topics.calls.definitions import schedules as of_schedules
 from topics.calls.job_values import Claimant, LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.page import Page, Record
@@ -341,6 +340,10 @@ class AsyncTopicStore(Located, ABC):
     schedule = of_store(of_schedules.Get)
     schedules = of_store(of_schedules.List)
     delete_schedule = of_store(of_schedules.Delete)
+    put_router = of_store(of_routers.Put)
+    router = of_store(of_routers.Get)
+    routers = of_store(of_routers.List)
+    delete_router = of_store(of_routers.Delete)
     producer = producer_of(Rules)
     worker = worker_of(WorkerRules)
     watch = watch_of(WatchRules)
@@ -348,9 +351,7 @@ class AsyncTopicStore(Located, ABC):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, T
 from topics.calls import consumers as of_consumers
 from topics.calls import jobs as of_jobs
 from topics.calls import records as of_records
-from topics.calls import schedules as of_schedules
 from topics.calls import topics as of_topics
 from topics.calls.call import Steps
+from topics.calls.definitions import routers as of_routers
+from topics.calls.definitions import schedules as of_schedules
 from topics.calls.job_values import Claimant, LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.page import Record
@@ -352,6 +353,10 @@ class TopicStore(Located, ABC):
     schedule = of_store(of_schedules.Get)
     schedules = of_store(of_schedules.List)
     delete_schedule = of_store(of_schedules.Delete)
+    put_router = of_store(of_routers.Put)
+    router = of_store(of_routers.Get)
+    routers = of_store(of_routers.List)
+    delete_router = of_store(of_routers.Delete)
     producer = producer_of(Rules)
     worker = worker_of(WorkerRules)
     watch = watch_of(WatchRules)

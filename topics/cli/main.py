@@ -44,6 +44,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "queue": ("commands.queue", "Look after job queues: list, peek, claim, ack, pause, purge, drain."),
     "consumer": ("commands.consumer", "Look after durable consumers: list, show, set, commit, rm."),
     "work": ("commands.work", "Do the jobs of a queue, each by a command."),
+    "router": ("commands.router", "Copy what comes into one topic into another."),
     "schedule": ("commands.schedule", "Append records when their time comes."),
     "why": ("commands.why", "Tell what became of a record or a job, from the log."),
     "fsck": ("commands.check", "Check that a data directory is whole."),

@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
-from topics.calls import consumers, jobs, records, schedules, topics
+from topics.calls import consumers, jobs, records, topics
 from topics.calls.blocking import TopicStore
 from topics.calls.call import Call, Steps, carry_out, drive
 from topics.calls.consumers import standing
+from topics.calls.definitions import routers, schedules
 from topics.calls.job_checks import peeked
 from topics.calls.job_values import LeasedRecord, PeekedJob, leased_of, peeked_of
 from topics.calls.messages import TopicSummary, summary_of
@@ -238,8 +239,6 @@ class Store(Findings, TopicStore):
                 gone = self.call(call.command())
                 assert isinstance(gone, replies.TopicDeleted)
                 return gone.deleted
-            case schedules.Put() | schedules.Get() | schedules.List() | schedules.Delete():
-                return self._schedules(call)
             case topics.State():
                 return self._state(call.topic, touch=flag("touch", call.touch))
             case topics.List():
@@ -249,8 +248,20 @@ class Store(Findings, TopicStore):
             case topics.Checkpoint():
                 self._writable_compactor()[0].checkpoint()
             case _:
-                return self._of_consumer(call)
+                return self._of_definition(call)
         return None
+
+    def _of_definition(self, call: Call[Any]) -> object:
+        match call:
+            case schedules.Put() | routers.Put() | routers.Delete():
+                return call.answer(self._local.call(call.command(self.limits)))
+            case schedules.Get() | schedules.List() | routers.Get() | routers.List():
+                self._local.check_open()
+                with self._local.lock:
+                    return call.look(self._opened.engine)
+            case schedules.Delete():
+                return self._end_schedule(call.name)
+        return self._of_consumer(call)
 
     def _of_consumer(self, call: Call[Any]) -> object:
         match call:
@@ -269,27 +280,13 @@ class Store(Findings, TopicStore):
     def _step(self, asked: Call[Any] | commands.CommitConsumer) -> object:
         return self._local.call(asked) if isinstance(asked, commands.CommitConsumer) else self._answer(asked)
 
-    def _schedules(self, call: schedules.Put | schedules.Get | schedules.List | schedules.Delete) -> object:
+    def _end_schedule(self, name: str) -> bool:
         self._local.check_open()
-        desk = self._opened.engine.schedules
-        match call:
-            case schedules.Put():
-                put = self._local.call(call.command(self.limits))
-                assert isinstance(put, replies.SchedulePut)
-                return schedules.value_of(put.schedule)
-            case schedules.Get():
-                with self._local.lock:
-                    return schedules.value_of(desk.state(call.name, coming=call.coming))
-            case schedules.List():
-                with self._local.lock:
-                    return [schedules.value_of(desk.state(name)) for name in desk.names(call.prefix)]
         with self._local.lock:
-            topic = desk.topic_of(call.name)
-        gone = (
-            None
-            if topic is None
-            else self._local.call(commands.DeleteSchedule(topic=topic, schedule=call.name))
-        )
+            topic = self._opened.engine.schedules.topic_of(name)
+        if topic is None:
+            return False
+        gone = self._local.call(commands.DeleteSchedule(topic=topic, schedule=name))
         return isinstance(gone, replies.ScheduleDeleted) and gone.deleted
 
     def _state(self, name: str, *, touch: bool) -> replies.TopicState:

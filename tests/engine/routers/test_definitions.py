@@ -24,6 +24,7 @@ def refused(driver, code, *args, **fields):
     return raised.value
 
 
+@pytest.mark.rule("S8.2")
 def test_a_router_begins_at_the_head_of_its_source():
     driver = Driver()
     driver.append(1, 2, topic="a")
@@ -38,6 +39,7 @@ def test_a_router_begins_at_the_head_of_its_source():
     assert standing(driver) == {"r": ("a", "b")}
 
 
+@pytest.mark.rule("S8.2")
 def test_what_of_the_source_is_in_flight_counts_as_before_it():
     driver = Driver()
     driver.append(1, topic="a")
@@ -51,6 +53,7 @@ def test_what_of_the_source_is_in_flight_counts_as_before_it():
     assert behind.result().last_seq == 4
 
 
+@pytest.mark.rule("H8.2")
 def test_topics_that_are_missing_are_made_and_dest_is_of_the_sources_class():
     driver = Driver(shards=3)
     put(driver)
@@ -63,6 +66,7 @@ def test_topics_that_are_missing_are_made_and_dest_is_of_the_sources_class():
     assert digest(driver.replay()) == digest(driver.engine.catalog)
 
 
+@pytest.mark.rule("H8.2")
 def test_a_dest_that_is_missing_is_not_made_if_it_is_not_to_be():
     driver = Driver()
 
@@ -94,6 +98,7 @@ def test_a_name_may_have_an_arrow_in_it():
     assert standing(driver) == {"a->b": ("a", "b")}
 
 
+@pytest.mark.rule("S8.15")
 def test_a_dest_has_one_source():
     driver = Driver()
     put(driver)
@@ -105,6 +110,7 @@ def test_a_dest_has_one_source():
     assert standing(driver) == {"of-blue": ("a", "b"), "r": ("a", "b")}
 
 
+@pytest.mark.rule("S8.16")
 @pytest.mark.parametrize(("source", "dest"), [("c", "b"), ("a", "c"), ("c", "d"), ("b", "a")])
 def test_a_router_keeps_its_topics(source, dest):
     driver = Driver()
@@ -115,6 +121,7 @@ def test_a_router_keeps_its_topics(source, dest):
     assert error.detail["reason"] == "router_repoint"
 
 
+@pytest.mark.rule("H8.4")
 def test_a_missing_dest_is_told_before_fan_in_and_fan_in_before_another_topic_and_that_before_a_cycle():
     driver = Driver()
     put(driver, "r", "a", "b")
@@ -128,6 +135,7 @@ def test_a_missing_dest_is_told_before_fan_in_and_fan_in_before_another_topic_an
     assert refused(driver, Code.TOPIC_EXISTS_INCOMPATIBLE, "r", "b", "a").detail["reason"] == "router_repoint"
 
 
+@pytest.mark.rule("S8.20")
 @pytest.mark.parametrize("length", [1, 2, 5])
 def test_a_cycle_is_refused_and_told_from_its_source_on(length):
     driver = Driver()

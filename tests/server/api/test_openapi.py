@@ -212,6 +212,13 @@ REFUSED = [
     ("put_schedule", {"topic": "t", "record": {"data": 1}, "every_ms": -1}),
     ("put_schedule", {"topic": "t", "record": {"data": 1}, "every_ms": 1000, "catch_up": "some"}),
     ("put_schedule", {"record": {"data": 1}, "every_ms": 1000}),
+    ("put_router", {"source": "a"}),
+    ("put_router", {"dest": "a"}),
+    ("put_router", {"source": "$a", "dest": "b"}),
+    ("put_router", {"source": "a", "dest": "b", "zebra": 1}),
+    ("put_router", {"source": "a", "dest": "b", "filter": ["tag", "Ne", "x"]}),
+    ("put_router", {"source": "a", "dest": "b", "guarantee": "some"}),
+    ("put_router", {"source": "a", "dest": "b", "preserve_tag": None}),
 ]
 TAKEN = [
     (
@@ -226,6 +233,11 @@ TAKEN = [
     (
         "write_records",
         {"records": ONE, "config": {"dead_letter": "dead", "type": "log", "replicated": False}},
+    ),
+    ("put_router", {"source": "a", "dest": "b", "filter": None, "create_dest": True, "allow_cycle": True}),
+    (
+        "put_router",
+        {"source": "a", "dest": "b", "filter": ["tag", "Glob", "x*"], "guarantee": "exactly_once"},
     ),
     ("put_topic", {"dead_letter": None}),
     ("put_topic", {"type": "queue", "lease_ms": 1}),
@@ -262,7 +274,10 @@ async def test_a_body_is_refused_by_its_schema_where_it_is_refused_by_the_server
         answer = await ask(
             site,
             route.method.decode(),
-            route.path.replace("{topic}", "t").replace("{consumer}", "c").replace("{schedule}", "s"),
+            route.path.replace("{topic}", "t")
+            .replace("{consumer}", "c")
+            .replace("{schedule}", "s")
+            .replace("{router}", "r"),
             body,
         )
 
@@ -443,6 +458,19 @@ STEPS = [
     ("GET", "/v0/schedules?cursor=!", b"", 400),
     ("DELETE", "/v0/schedules/s", b"", 200),
     ("DELETE", "/v0/schedules/s", b"", 200),
+    ("PUT", "/v0/routers/r", {"source": "a", "dest": "copies"}, 201),
+    ("PUT", "/v0/routers/r", {"source": "a", "dest": "copies", "filter": "x"}, 200),
+    ("PUT", "/v0/routers/s", {"source": "zzz", "dest": "copies"}, 409),
+    ("PUT", "/v0/routers/s", {"source": "copies", "dest": "a"}, 409),
+    ("PUT", "/v0/routers/s", {"source": "a", "dest": "zzz", "create_dest": False}, 404),
+    ("PUT", "/v0/routers/.", {"source": "a", "dest": "copies"}, 400),
+    ("GET", "/v0/routers/r", b"", 200),
+    ("GET", "/v0/routers/zzz", b"", 404),
+    ("PUT", "/v0/routers/s", {"source": "a", "dest": "others"}, 201),
+    ("GET", "/v0/routers?page_size=1", b"", 200),
+    ("GET", "/v0/routers?cursor=!", b"", 400),
+    ("DELETE", "/v0/routers/r", b"", 200),
+    ("DELETE", "/v0/routers/r", b"", 200),
     ("DELETE", "/v0/topics/a?if_empty=true", b"", 409),
     ("DELETE", "/v0/topics/a", b"", 200),
     ("DELETE", "/v0/topics/a", b"", 200),

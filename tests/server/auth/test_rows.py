@@ -37,6 +37,8 @@ NAMED = {
     ("publish", "config.dead_letter"): {"records": [{"data": 1}], "config": {"dead_letter": OUTSIDE}},
     ("redrive_records", "source"): {"source": OUTSIDE},
     ("put_schedule", "topic"): {"topic": OUTSIDE, "every_ms": 1000, "record": {"data": 1}},
+    ("put_router", "source"): {"source": OUTSIDE, "dest": "in.dest"},
+    ("put_router", "dest"): {"source": "in.source", "dest": OUTSIDE},
     ("begin_watch", "topics"): {"topics": {OUTSIDE: {}}},
     ("subscribe", "topics"): {"topic": None, "topics": {OUTSIDE: {}}},
     ("unsubscribe", "topics"): {"topic": None, "topics": [OUTSIDE]},
@@ -92,8 +94,9 @@ def requests() -> Iterator[tuple[Route, str]]:
 
 def path_of(route: Route, topic: str) -> bytes:
     """With what stands for its parameters; a consumer's name is no topic's, so no prefix is asked about it."""
-    path = route.path.replace("{topic}", topic).replace("{schedule}", topic).replace("{wid}", "wid_0")
-    path = path.replace("{consumer}", "out.c")
+    path = route.path.replace("{wid}", "wid_0").replace("{consumer}", "out.c")
+    for name in ("{topic}", "{schedule}", "{router}"):
+        path = path.replace(name, topic)
     assert "{" not in path, f"{route.name}: say here what stands for the parameters of its path"
     return path.encode()
 

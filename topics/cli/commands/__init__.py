@@ -16,6 +16,7 @@ queue       `queue`: job queues, for who looks after them
 read        `get` and `tail`: records to standard output, tombstones where records were lost
 repaired    what a repair has done, in words and as a row: what is lost, what may be, and where the old files
             are
+router      `router`: what comes into one topic is copied into another
 schedule    `schedule`: records that are appended when their time comes
 serve       `topics serve`: the server in the foreground, until SIGTERM or Ctrl-C drains it
 spark_jobs  `topics spark`: validate, report and export by Spark, for data that one machine is too slow for

@@ -16,7 +16,7 @@ from topics.cli.io.quantities import moment
 from topics.cli.io.terminal import json_line, print_table
 
 if TYPE_CHECKING:
-    from topics.calls.schedules import Schedule
+    from topics.calls.definitions.schedules import Schedule
 
 COMING_DEFAULT: Final = 5
 

@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 
 import trio
 
-from topics.calls import consumers, jobs, records, schedules, topics
+from topics.calls import consumers, jobs, records, topics
 from topics.calls.awaiting import AsyncTopicStore
 from topics.calls.call import Call, Steps, carry_out_async, drive_async
 from topics.calls.consumers import standing
+from topics.calls.definitions import routers, schedules
 from topics.calls.job_checks import peeked
 from topics.calls.job_values import LeasedRecord, leased_of, peeked_of
 from topics.calls.messages import TopicSummary, summary_of
@@ -49,7 +50,6 @@ from topics.engine.replies import (
     QueuePurged,
     Reply,
     ScheduleDeleted,
-    SchedulePut,
     TopicDeleted,
     TopicPut,
     TopicState,
@@ -233,8 +233,6 @@ class AsyncStore(Findings, AsyncTopicStore):
                 gone = await self._submit(call.command())
                 assert isinstance(gone, TopicDeleted)
                 return gone.deleted
-            case schedules.Put() | schedules.Get() | schedules.List() | schedules.Delete():
-                return await self._schedules(call)
             case topics.State():
                 return await self._state(call.topic, touch=flag("touch", call.touch))
             case topics.List():
@@ -244,8 +242,20 @@ class AsyncStore(Findings, AsyncTopicStore):
             case topics.Checkpoint():
                 await runtime.writable_compactor()[0].checkpoint()
             case _:
-                return await self._of_consumer(call)
+                return await self._of_definition(call)
         return None
+
+    async def _of_definition(self, call: Call[Any]) -> object:
+        match call:
+            case schedules.Put() | routers.Put() | routers.Delete():
+                return call.answer(await self._runtime.submit(call.command(self.limits)))
+            case schedules.Get() | schedules.List() | routers.Get() | routers.List():
+                self._runtime.check_open()
+                await trio.lowlevel.checkpoint()
+                return call.look(self._runtime.engine)
+            case schedules.Delete():
+                return await self._end_schedule(call.name)
+        return await self._of_consumer(call)
 
     async def _of_consumer(self, call: Call[Any]) -> object:
         match call:
@@ -285,25 +295,13 @@ class AsyncStore(Findings, AsyncTopicStore):
         assert isinstance(purged, QueuePurged)
         return purged.purged
 
-    async def _schedules(
-        self, call: schedules.Put | schedules.Get | schedules.List | schedules.Delete
-    ) -> object:
+    async def _end_schedule(self, name: str) -> bool:
         self._runtime.check_open()
         await trio.lowlevel.checkpoint()
-        desk = self._runtime.engine.schedules
-        match call:
-            case schedules.Put():
-                put = await self._runtime.submit(call.command(self.limits))
-                assert isinstance(put, SchedulePut)
-                return schedules.value_of(put.schedule)
-            case schedules.Get():
-                return schedules.value_of(desk.state(call.name, coming=call.coming))
-            case schedules.List():
-                return [schedules.value_of(desk.state(name)) for name in desk.names(call.prefix)]
-        topic = desk.topic_of(call.name)
+        topic = self._runtime.engine.schedules.topic_of(name)
         if topic is None:
             return False
-        gone = await self._runtime.submit(DeleteSchedule(topic=topic, schedule=call.name))
+        gone = await self._runtime.submit(DeleteSchedule(topic=topic, schedule=name))
         return isinstance(gone, ScheduleDeleted) and gone.deleted
 
     async def _state(self, name: str, *, touch: bool) -> TopicState:

@@ -29,7 +29,7 @@ def propose_put_router(state: EngineState, ticket: Ticket, now_ms: int) -> None:
     """Put a router, once nothing of its source is in flight and no other definition is on its way."""
     command = ticket.command
     assert isinstance(command, PutRouter)
-    _check_command(command)
+    check_definition(command)
     if state.routing is not None:
         state.ride(ticket, [state.routing])
         return
@@ -179,7 +179,8 @@ def _definition(command: PutRouter, standing: Router) -> Router:
     )  # fmt: skip
 
 
-def _check_command(command: PutRouter) -> None:
+def check_definition(command: PutRouter) -> None:
+    """What no router can be, whatever is there. Raises `Rejected(invalid_request)`, naming the field."""
     check_router_name(command.router)
     check_topic_name(command.source, field="source")
     check_topic_name(command.dest, field="dest")

@@ -50,7 +50,7 @@ class Match:
         return ["tag", self.operator.value, text + "*" if self.operator is Operator.GLOB else text]
 
 
-def unambiguous(given: T) -> T:
+def unambiguous(given: T, *, field: str = "match") -> T:
     """A match as Python and the command line take it: as on the wire, but that a bare tag has no `*`.
 
     On the wire it is a tag like any other. Who writes one by hand may mean either, and one way deletes more.
@@ -62,7 +62,7 @@ def unambiguous(given: T) -> T:
         prefix = given[: given.index("*")]
         every = f"every tag that begins with {prefix!r:.80}" if prefix else "every tag"
         raise invalid(
-            "match",
+            field,
             f'{given!r:.80} may mean this tag or all that begin so: write ["tag", "Glob", {_quoted(prefix + "*")}] for'
             f' {every}, ["tag", "Eq", {_quoted(given)}] for this very tag',
         )
@@ -74,21 +74,21 @@ def _quoted(text: str) -> str:
     return msgspec.json.encode(text[:80].encode(errors="replace").decode()).decode()
 
 
-def parse_match(given: object, *, tag_bytes_max: int) -> Match:
+def parse_match(given: object, *, tag_bytes_max: int, field: str = "match") -> Match:
     """A match from JSON values.
 
     Raises:
         Rejected: invalid_request for a bad tuple or a Glob without exactly one `*`, at its end.
     """
     if isinstance(given, str):
-        return Match(Operator.EQ, text_bytes("match", given, bytes_max=tag_bytes_max))
+        return Match(Operator.EQ, text_bytes(field, given, bytes_max=tag_bytes_max))
     if not isinstance(given, Sequence) or isinstance(given, bytes) or len(given) != 3 or given[0] != "tag":
-        raise invalid("match", 'must be a tag, or ["tag", "Eq", TAG], or ["tag", "Glob", PREFIX + "*"]')
+        raise invalid(field, 'must be a tag, or ["tag", "Eq", TAG], or ["tag", "Glob", PREFIX + "*"]')
     if given[1] == Operator.EQ.value:
-        return Match(Operator.EQ, text_bytes("match", given[2], bytes_max=tag_bytes_max))
+        return Match(Operator.EQ, text_bytes(field, given[2], bytes_max=tag_bytes_max))
     if given[1] != Operator.GLOB.value:
-        raise invalid("match", f'the operator is "Eq" or "Glob", not {given[1]!r:.40}')
-    pattern = text_bytes("match", given[2], bytes_max=tag_bytes_max + 1)
+        raise invalid(field, f'the operator is "Eq" or "Glob", not {given[1]!r:.40}')
+    pattern = text_bytes(field, given[2], bytes_max=tag_bytes_max + 1)
     if pattern.count(b"*") != 1 or not pattern.endswith(b"*"):
-        raise invalid("match", f"a Glob has exactly one `*`, at its end, not {given[2]!r:.80}")
+        raise invalid(field, f"a Glob has exactly one `*`, at its end, not {given[2]!r:.80}")
     return Match(Operator.GLOB, pattern[:-1])

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from topics.kernel.errors import Code
+from topics.kernel.ids import ROUTER_NAME
 from topics.server.api.errors import STATUS
 from topics.server.api.routes import JSON, Body, Route, RouteTable
 from topics.server.api.schemas import NAME_PATTERN, Schema, ref
@@ -24,6 +25,15 @@ _SAID: Final[Mapping[Code, str]] = {
     Code.NOT_READY: "the log is being recovered",
     Code.STORAGE_READ_ONLY: "a write or sync failed, or the log is damaged or newer: the message says what to do",
     Code.DISK_LOW: "too little free space; nothing was written",
+}
+
+_NAME: Final = "'s name, percent-encoded; compared byte by byte"
+_PARAMETERS: Final[Mapping[str, tuple[str, str | None]]] = {
+    "topic": (f"The topic{_NAME}", NAME_PATTERN),
+    "schedule": (f"The schedule{_NAME}", NAME_PATTERN),
+    "router": (f"The router{_NAME}", f"^{ROUTER_NAME.pattern}$"),
+    "consumer": (f"The consumer{_NAME}", NAME_PATTERN),
+    "wid": ("The id of a watch", None),
 }
 
 
@@ -56,40 +66,12 @@ def openapi_fields(table: RouteTable, version: str) -> dict[str, Any]:
             {"name": "consumers", "description": "Positions that the server keeps for those who read"},
             {"name": "jobs", "description": "The records of a queue, leased to who does them"},
             {"name": "schedules", "description": "Records that are appended when their time comes"},
+            {"name": "routers", "description": "What comes into one topic is copied into another"},
             {"name": "operations", "description": "For whoever runs the server"},
         ],
         "paths": paths,
         "components": {
-            "parameters": {
-                "topic": {
-                    "name": "topic",
-                    "in": "path",
-                    "required": True,
-                    "description": "The topic's name, percent-encoded; compared byte by byte",
-                    "schema": {"type": "string", "pattern": NAME_PATTERN},
-                },
-                "schedule": {
-                    "name": "schedule",
-                    "in": "path",
-                    "required": True,
-                    "description": "The schedule's name, percent-encoded; compared byte by byte",
-                    "schema": {"type": "string", "pattern": NAME_PATTERN},
-                },
-                "consumer": {
-                    "name": "consumer",
-                    "in": "path",
-                    "required": True,
-                    "description": "The consumer's name, percent-encoded; compared byte by byte",
-                    "schema": {"type": "string", "pattern": NAME_PATTERN},
-                },
-                "wid": {
-                    "name": "wid",
-                    "in": "path",
-                    "required": True,
-                    "description": "The id of a watch",
-                    "schema": {"type": "string"},
-                },
-            },
+            "parameters": {name: _in_path(name, *what) for name, what in _PARAMETERS.items()},
             "schemas": table.schemas,
             "securitySchemes": {
                 KEY_SCHEME: {
@@ -129,6 +111,11 @@ def _operation(route: Route) -> dict[str, Any]:
             "content": {JSON: {"schema": ref(route.request)}},
         }
     return described
+
+
+def _in_path(name: str, what: str, pattern: str | None) -> dict[str, Any]:
+    schema = {"type": "string"} if pattern is None else {"type": "string", "pattern": pattern}
+    return {"name": name, "in": "path", "required": True, "description": what, "schema": schema}
 
 
 def _parameter(place: str, name: str, schema: Schema) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from topics.server.api.resources import (
     jobs,
     reads,
     records,
+    routers,
     schedules,
     sockets,
     topics,
@@ -21,7 +22,20 @@ from topics.server.api.resources import (
 )
 from topics.server.api.routes import RouteTable
 
-_RESOURCES: Final = (topics, records, reads, consumers, watch, jobs, work, schedules, sockets, node, backup)
+_RESOURCES: Final = (
+    topics,
+    records,
+    reads,
+    consumers,
+    watch,
+    jobs,
+    work,
+    schedules,
+    routers,
+    sockets,
+    node,
+    backup,
+)
 
 
 def route_table() -> RouteTable:

@@ -28,6 +28,7 @@ TopicRow = tuple[str, int, int, int, int, int, int]
 QueueRow = tuple[str, int, int, int, int, int, float | None]
 QueueCounts = tuple[str, int, int, int, int, int]
 ConsumerRow = tuple[str, str, int]
+RouterRow = tuple[str, int, int]
 
 
 @attrs.frozen(kw_only=True)
@@ -124,7 +125,8 @@ class TierFigures:
 @attrs.frozen(kw_only=True)
 class MetricsSnapshot:
     """The numbers of one scrape. `topics`, and `queues` among them: a name, then its figures, up to the bound; of these
-    `queue_counts`, too: what was done since the start. `consumers`: topic, name and lag, as many as topics at most.
+    `queue_counts`, too: what was done since the start. `consumers`: topic, name and lag, as many as topics at most;
+    `routers`: name, lag and copies, likewise.
     """
 
     traffic: Traffic
@@ -134,6 +136,7 @@ class MetricsSnapshot:
     dead_letter_blocked: int = 0
     schedules: int = 0
     schedules_blocked: int = 0
+    router_count: int = 0
     tombstones: Mapping[str, int] = attrs.field(factory=dict)
     shards: Sequence[ShardFigures] = ()
     checkpoints: int = 0
@@ -146,6 +149,7 @@ class MetricsSnapshot:
     queues: Sequence[QueueRow] = ()
     queue_counts: Sequence[QueueCounts] = ()
     consumers: Sequence[ConsumerRow] = ()
+    routers: Sequence[RouterRow] = ()
     topic_count: int = 0
     record_count: int = 0
     record_bytes: int = 0
@@ -170,6 +174,8 @@ async def take_figures(
         dead_letter_blocked=runtime.engine.moves.blocked,
         schedules=runtime.engine.schedules.count(sees),
         schedules_blocked=runtime.engine.schedules.blocked,
+        router_count=runtime.engine.routers.count(sees),
+        routers=_router_rows(runtime, topics_max, sees),
         tombstones=dict(runtime.pages.tombstones),
         shards=_shard_figures(runtime),
         tiers=TierFigures.of(runtime.opened),
@@ -217,6 +223,12 @@ async def with_topics(
                 counts.append((topic.name, *queue[1:]))
     shown = attrs.evolve(shown, topics=rows, queues=queues, queue_counts=counts, consumers=consumers)
     return attrs.evolve(shown, topic_count=count, record_count=records, record_bytes=size)
+
+
+def _router_rows(runtime: Runtime, count_max: int, sees: Callable[[str], bool]) -> Sequence[RouterRow]:
+    desk = runtime.engine.routers
+    states = (desk.state(name) for name in desk.names(count_max=count_max, sees=sees))
+    return [(one.definition.name, one.lag, one.forwarded_total) for one in states]
 
 
 def _shard_figures(runtime: Runtime) -> Sequence[ShardFigures]:

@@ -54,6 +54,7 @@ _GAUGES: Final = (
     ("schedules", "Schedules", "schedules"),
     ("schedules_blocked", "Schedules whose record is refused: its topic is full, or the disk is; it is tried again",
      "schedules_blocked"),
+    ("routers", "Routers", "router_count"),
     ("checkpoints_failed", "1 if the last one failed: see the log", "checkpoints_failed"),
     ("damages", "Damages found by the start and since: see ready", "damages"),
     ("cold_store_failing",
@@ -218,6 +219,15 @@ class Metrics:
             ("topic", "consumer"),
             {(topic, consumer): lag for topic, consumer, lag in taken.consumers},
         )
+        first = f"; of the first {self._topics_max} routers, by name"
+        yield _gauges(
+            "router_lag", f"Seqs of the router's source that it has not dealt with yet{first}", ("router",),
+            {(router,): lag for router, lag, _ in taken.routers},
+        )  # fmt: skip
+        yield _counters(
+            "router_forwarded", f"Copies that the router has made, since it was{first}", ("router",),
+            {(router,): total for router, _, total in taken.routers},
+        )  # fmt: skip
         for family in self._registry.collect():
             family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
             yield family

@@ -6,6 +6,7 @@ job_ops  the jobs of a queue over a WebSocket; with jobs that are pushed
 jobs     the jobs of a queue: claim, ack, nack, extend, peek, pause, resume, purge
 reads    a page of records, waited for if asked
 records  records written and deleted
+routers    what comes into one topic is copied into another: put, look, list, delete
 schedules  records that are appended when their time comes: put, look, list, delete
 sockets  the path of the WebSocket, and what concerns no resource there
 state    a server as its handlers see it: its options, what it counts, and the runtime once the log is recovered

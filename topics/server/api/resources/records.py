@@ -159,10 +159,10 @@ def decode_delete(topic: str, body: bytes, limits: Limits) -> tuple[DeleteRecord
     return command, ignored
 
 
-def match_of(raw: msgspec.Raw, limits: Limits) -> Match | None:
+def match_of(raw: msgspec.Raw, limits: Limits, *, field: str = "match") -> Match | None:
     """A filter, of a read or a delete. Raises `Rejected(invalid_request)`."""
-    asked = None if raw is ABSENT else plain_value("match", raw)
-    return None if asked is None else parse_match(asked, tag_bytes_max=limits.tag_bytes)
+    asked = None if raw is ABSENT else plain_value(field, raw)
+    return None if asked is None else parse_match(asked, tag_bytes_max=limits.tag_bytes, field=field)
 
 
 def ignored_json(names: Sequence[str]) -> bytes:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import trio
 
-from topics.calls.schedules import schedule_json, with_own_names
+from topics.calls.definitions.schedules import schedule_json, with_own_names
 from topics.codec.log.schedules import CATCH_UPS
 from topics.engine.commands import DeleteSchedule, PutSchedule
 from topics.engine.replies import ScheduleDeleted, SchedulePut

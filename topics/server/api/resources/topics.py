@@ -15,6 +15,7 @@ from topics.engine.commands import DeleteTopic, PutMode
 from topics.engine.replies import TopicDeleted, TopicPut, TopicState
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
+from topics.kernel.limits import ROUTERS_REMOVED_MAX
 from topics.server.api import schemas as s
 from topics.server.api.bodies.writes import decode_put
 from topics.server.api.call import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, HandlerCall, text_of
@@ -111,9 +112,11 @@ async def delete_topic(call: HandlerCall) -> Answer:
     await runtime.let_time_pass(name)  # what has expired makes nobody wait for an empty topic
     reply = await runtime.submit(DeleteTopic(topic=name, if_empty=if_empty))
     assert isinstance(reply, TopicDeleted)
-    return call.ok(
-        {"topic": name, "deleted": reply.deleted, "routers_removed": [], "routers_removed_count": 0}
-    )
+    sees = call.key.sees
+    gone = sorted(router for router, other in reply.routers if sees(router) and sees(other))
+    fields: dict[str, object] = {"topic": name, "deleted": reply.deleted}
+    fields |= {"routers_removed": gone[:ROUTERS_REMOVED_MAX], "routers_removed_count": len(gone)}
+    return call.ok(fields)
 
 
 def encode_cursor(name: str) -> str:
@@ -240,7 +243,9 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
     ),
     "TopicDeleted": s.answer_of(
         "", topic=s.TOPIC, deleted=s.flag("False: there was none"),
-        routers_removed=s.list_of(s.text("A router's name"), "Routers that touched it"),
+        routers_removed=s.list_of(
+            s.text("A router's name"), "Routers that touched it and went with it, by name; 1000 at most"
+        ),
         routers_removed_count=s.count("How many"),
     ),
 }  # fmt: skip

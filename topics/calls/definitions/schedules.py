@@ -18,7 +18,8 @@ from topics.calls.topics import LIST_PAGE, TOPICS_LISTED_MAX
 from topics.calls.trouble import not_topics
 from topics.codec.log.schedules import Schedule as Definition
 from topics.engine.commands import PutSchedule
-from topics.engine.replies import ScheduleState
+from topics.engine.engine import Engine
+from topics.engine.replies import Reply, SchedulePut, ScheduleState
 from topics.engine.schedules.definitions import definition_of
 from topics.kernel.checks import clamped
 from topics.kernel.errors import Rejected, invalid
@@ -173,6 +174,10 @@ class Put(_Put, frozen=True, eq=False, kw_only=True):
         )  # fmt: skip
         return PutSchedule(topic=topic, schedule=definition)
 
+    def answer(self, reply: Reply) -> Schedule:
+        assert isinstance(reply, SchedulePut)
+        return value_of(reply.schedule)
+
     def exchange(self, line: Line) -> Talk[Schedule]:
         definition = self.command(messages.FORMAT_LIMITS).schedule
         if definition.content_type:
@@ -214,6 +219,9 @@ class Get(_Name, frozen=True, eq=False, kw_only=True):
         check_schedule_name(self.name)
         clamped("coming", self.coming, low=0, high=COMING_MAX)
 
+    def look(self, engine: Engine) -> Schedule:
+        return value_of(engine.schedules.state(self.name, coming=self.coming))
+
     def exchange(self, line: Line) -> Talk[Schedule]:
         query = {"coming": str(self.coming)} if self.coming else {}
         return line.ask("GET", self.path(), read_schedule, query=query, repeatable=True)
@@ -244,6 +252,9 @@ class List(Call[Sequence[Schedule]], frozen=True, eq=False):
     def check(self) -> None:
         if not isinstance(self.prefix, str):
             raise invalid("prefix", f"must be a string, not {type(self.prefix).__name__}")
+
+    def look(self, engine: Engine) -> Sequence[Schedule]:
+        return [value_of(engine.schedules.state(name)) for name in engine.schedules.names(self.prefix)]
 
     def exchange(self, line: Line) -> Talk[Sequence[Schedule]]:
         """As many requests as it takes."""

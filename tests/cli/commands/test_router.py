@@ -1,0 +1,65 @@
+"""`topics router …`: the same on a directory and at a server."""
+
+from __future__ import annotations
+
+import pytest
+
+import topics
+from tests.cli.conftest import Call
+
+
+@pytest.fixture(params=["directory", "server"])
+def at(request: pytest.FixtureRequest, call: Call) -> Call:
+    """`call`, at the one or at the other."""
+    if request.param == "directory":
+        return call
+    server = request.getfixturevalue("server")
+    with topics.Client(server.url) as client:
+        for row in client.list():
+            client.delete(row.topic)
+    return lambda *arguments, **given: call("--url", server.url, *arguments, **given)
+
+
+def test_a_router_is_put_looked_at_and_ended(at: Call) -> None:
+    made = at(
+        "router", "put", "quakes->us", "--source", "quakes", "--dest", "quakes.us", "--filter", "us*",
+        "--drop-node", "--exactly-once", "--json",
+    ).lines[0]  # fmt: skip
+    assert (made["router"], made["source"], made["dest"]) == ("quakes->us", "quakes", "quakes.us")
+    assert (made["filter"], made["guarantee"]) == (["tag", "Glob", "us*"], "exactly_once")
+    assert (made["preserve_node"], made["preserve_tag"], made["allow_cycle"]) == (False, True, False)
+    assert (made["cursor"], made["lag"], made["forwarded_total"]) == (0, 0, 0)
+    assert at("router", "put", "all", "--source", "quakes", "--dest", "kept").code == 0
+
+    assert [row["router"] for row in at("router", "ls", "--json").lines] == ["all", "quakes->us"]
+    assert at("router", "ls", "--dest", "quakes.us", "--json").lines == [made]
+    table = " ".join(at("router", "ls", "--source", "quakes").text.split())
+    assert "all quakes kept - 0 0" in table
+    assert 'quakes->us quakes quakes.us ["tag","Glob","us*"] 0 0' in table
+    assert "no such routers" in at("router", "ls", "--prefix", "x").text
+    assert "exactly_once" in at("router", "show", "quakes->us").text
+    assert at("router", "show", "quakes->us", "--json").lines[0] == made
+
+    assert at("router", "rm", "all", "absent").code == 1
+    assert len(at("router", "ls", "--json").lines) == 2
+    assert at("router", "rm", "all", "quakes->us").text == "all: ended\nquakes->us: ended\n"
+    assert "no routers" in at("router", "ls").text
+    gone = at("router", "show", "all")
+    assert (gone.code, "'all' does not exist" in gone.err) == (1, True)
+
+
+def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
+    at("router", "put", "r", "--source", "a", "--dest", "b")
+    for arguments, said in (
+        (("r", "--source", "a", "--dest", "c"), "keeps its topics"),
+        (("s", "--source", "c", "--dest", "b"), "one source"),
+        (("s", "--source", "b", "--dest", "a"), "b > a > b"),
+        (("s", "--source", "a", "--dest", "c", "--existing"), "'c' does not exist"),
+        (("s", "--source", "a", "--dest", "a"), "another topic"),
+        (("s", "--source", "a", "--dest", "c", "--filter", "x*y"), "Glob"),
+        ((">s", "--source", "a", "--dest", "c"), "no router's name"),
+    ):
+        answer = at("router", "put", *arguments)
+        assert answer.code != 0
+        assert said in answer.err
+    assert [row["router"] for row in at("router", "ls", "--json").lines] == ["r"]
