@@ -28,6 +28,7 @@ from topics.codec.log.control import (
     encode_control,
 )
 from topics.codec.log.encode import encode_run
+from topics.codec.log.forwards import Forward, ForwardForm
 from topics.codec.log.frame import Keyed, decode_frame
 from topics.codec.log.leases import (
     LEASE_EVENTS,
@@ -130,6 +131,9 @@ PAYLOADS = {
     ),
     "router_create-plain": RouterCreate(id=12, name="plain", source_id=7, dest_id=9),
     "router_delete": RouterDelete(11),
+    "forward": Forward(ForwardForm.COPIES, 4, 7, 10, 13, 3, 2, b"\x09"),
+    "forward-all": Forward(ForwardForm.COPIES, 4, 7, 14, 16, 5, 3),
+    "forward-trimmed": Forward(ForwardForm.TRIMMED, 4, 7, 17, 20, 8, 4),
     "lease-claimed": Claimed(
         0x1122334455667788,
         41,

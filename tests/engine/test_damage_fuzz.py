@@ -80,6 +80,7 @@ def written_everywhere(closed):
     put("q", 6, key=[b"k"] * 6, priority=[5] * 6)
     work_on_a_queue(scene)
     written["a", 1][scene.state("a").head_seq] = written["q", 1][4]  # it was moved there
+    written["copies", 1] = {1: b'"routed"'}
     scene.process_death().open()
     scene.create("e", durability="disk")
     put("e", 2)
@@ -99,6 +100,7 @@ def work_on_a_queue(scene):
     for router in ("r", "s"):
         scene.run(PutRouter(router=router, source="q", dest="copies"))
     scene.run(DeleteRouter(router="s"))
+    scene.put("q", b'"routed"')
     scene.run(PutConsumer(topic="q", consumer="c", from_seq=2))
     for paused in (True, False):
         scene.run(Pause(topic="q", paused=paused))

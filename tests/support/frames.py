@@ -40,6 +40,7 @@ def columns(draw, count_min=1, count_max=6):
         priority=draw(column(st.none() | st.integers(0, 9), count)),
         delay_ms=draw(column(st.none() | st.integers(0, 2**40), count)),
         compressed=draw(column(st.booleans(), count)),
+        hops=draw(column(st.none() | st.integers(1, 255), count)),
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 
 from topics.embed.driver import LocalEngine
-from topics.store.moving import Read, moving
+from topics.store.moving import Read
+from topics.store.orders import next_order
 
 
 class MoverThread:
@@ -40,8 +41,8 @@ class MoverThread:
                 return
             with local.lock:
                 try:
-                    for order in iter(local.engine.moves.take, None):
-                        local.carry_out(moving(local.engine, self._read, order))
+                    while (steps := next_order(local.engine, self._read)) is not None:
+                        local.carry_out(steps)
                         local.tell()
                         local.appoint()
                         local.nudge()

@@ -24,6 +24,7 @@ from topics.codec.log.control import (
     TopicDelete,
     WriteResult,
 )
+from topics.codec.log.forwards import Forward
 from topics.codec.log.frame import Run
 from topics.codec.log.leases import DeadLettered, Moved
 from topics.codec.log.routers import RouterCreate, RouterDelete
@@ -126,7 +127,8 @@ class Catalog:
         for other in self.routers.against(router):
             self.unroute(other)
         self.routers.put(router)
-        dest.inbound.setdefault(router.id, Inbound(cursor=router.from_seq, total=0))
+        cursor, total = dest.inbound.get(router.id, (0, 0))
+        dest.inbound[router.id] = Inbound(max(cursor, router.from_seq), total)
 
     def unroute(self, router: Router) -> None:
         """A router ends, and with it what is known of how far it has come."""
@@ -164,6 +166,9 @@ def apply(catalog: Catalog, item: Run | Control, source: Source) -> int:
         return 0
     topic = catalog.topics.get(item.topic_id)
     if topic is None:
+        return 0
+    if type(item.payload) is Forward:
+        fold.forward(topic, item.payload)
         return 0
     if type(item.payload) in OF_KINDS:
         kind_of(topic).fold(topic, item)

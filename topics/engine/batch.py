@@ -38,7 +38,9 @@ class Entry(msgspec.Struct, eq=False, kw_only=True):
     """Frames that belong together: one write, or one control step, of one topic. What it does beside its frames is a
     subclass's to say.
 
-    `staged` entries apply when synced, the others when written. `memory` is the chunk of an ephemeral run, which
+    `staged` entries apply when synced, the others when written. One that `follows` is never parted from the one before
+    it, neither by the end of a batch nor by its stage: what a router brings over is seen when its source's records
+    are. `memory` is the chunk of an ephemeral run, which
     passes through the batch for its order only and adds no byte to it. `size`: of the chunks. `outcome`: how many
     records its last frame deleted.
     """
@@ -52,6 +54,7 @@ class Entry(msgspec.Struct, eq=False, kw_only=True):
     must_sync: bool
     ticket: Ticket | None = None
     ordered: bool = True
+    follows: bool = False
     memory: bytes | None = None
     outcome: int = 0
 
@@ -232,10 +235,11 @@ class Shard:
         )  # fmt: skip
 
     def _cut(self) -> list[Entry]:
-        """The first of those that wait: as many as a batch may have, one at least."""
+        """The first of those that wait: as many as a batch may have, one at least, and whatever follows the last."""
         size = frames = count = 0
         for entry in self.pending:
-            if count and (size + entry.size > BATCH_BYTES_MAX or frames + entry.frames > BATCH_FRAMES_MAX):
+            is_over = size + entry.size > BATCH_BYTES_MAX or frames + entry.frames > BATCH_FRAMES_MAX
+            if count and is_over and not entry.follows:
                 break
             size += entry.size
             frames += entry.frames
@@ -247,11 +251,26 @@ class Shard:
 
 
 def _order_stages(entries: Sequence[Entry]) -> None:
-    """Entries of a topic apply in order: behind a staged one, the topic's next ones wait too."""
+    """Entries of a topic apply in order: behind a staged one, the topic's next ones wait too, and with them those that
+    they follow, and those that follow them.
+    """
     staged: set[int] = set()
-    for entry in entries:
+    for at, entry in enumerate(entries):
         if entry.lane is not None and entry.ordered:
             if entry.staged:
                 staged.add(entry.lane.topic_id)
             elif entry.lane.topic_id in staged:
-                entry.staged = entry.must_sync = True
+                for other in _together_with(entries, at):
+                    assert other.lane is not None
+                    other.staged = other.must_sync = True
+                    staged.add(other.lane.topic_id)
+
+
+def _together_with(entries: Sequence[Entry], at: int) -> Sequence[Entry]:
+    """One of the entries, all that it follows, and all that follows."""
+    start, stop = at, at + 1
+    while entries[start].follows:
+        start -= 1
+    while stop < len(entries) and entries[stop].follows:
+        stop += 1
+    return entries[start:stop]

@@ -9,6 +9,7 @@ A topic gives one piece a plan, so that what comes next is decided when the mark
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
@@ -32,6 +33,7 @@ from topics.kernel.limits import MIB, PIECE_RECORDS_MAX, SEGMENT_BYTES_MAX, SEGM
 from topics.log import fold
 from topics.log.image import take_image
 from topics.log.reads.frames import Extent, extents_of
+from topics.log.regions import SegmentId
 from topics.log.segments import Segment
 from topics.log.slots import Slots, slots_between
 from topics.log.topic import Topic
@@ -147,6 +149,20 @@ class Checkpoints:
             topics=[take_image(topic) for _, topic in sorted(catalog.topics.items())],
             routers=image_of(catalog.routers.values()),
         )
+
+    # Where bytes lie is no state, so no frame speaks of it.
+
+    def place_segment(
+        self, named: SegmentId, segment: Segment, offsets: array[int], lengths: array[int], *, size: int
+    ) -> None:
+        """The data of this segment was written anew: `Topic.place_segment`."""
+        self._state.catalog.topics[named.topic_id].place_segment(segment, offsets, lengths, size=size)
+
+    def give_up_segment(self, named: SegmentId) -> None:
+        """Nothing more is to go into this one: the next plan seals it, and a new one takes what follows."""
+        topic = self._state.catalog.topics.get(named.topic_id)
+        if topic is not None:
+            topic.segments.damaged |= {named.first_seq}
 
     # One topic.
 

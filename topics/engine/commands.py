@@ -10,8 +10,10 @@ import attrs
 import msgspec
 
 from topics.codec.log.control import CheckpointMark
+from topics.codec.log.frame import FrameView
 from topics.codec.log.routers import AT_LEAST_ONCE
 from topics.codec.log.schedules import Schedule
+from topics.engine.routers.orders import ForwardOrder
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, given_fields, parse_config
 from topics.kernel.ids import Lease
@@ -186,6 +188,17 @@ class Redrive(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     count_max: int = MOVES_INTO_TOPIC_MAX
 
 
+class BringOver(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """What a router that is late was to bring to `topic`. `views`: the records that are still there, as they are
+    stored, by seq; those of `damaged` are lost.
+    """
+
+    topic: str
+    order: ForwardOrder
+    views: Sequence[FrameView] = ()
+    damaged: Sequence[int] = ()
+
+
 @attrs.frozen(kw_only=True)
 class Purge:
     """Delete every job of a queue that is ready or delayed."""
@@ -268,6 +281,6 @@ class DeleteRouter:
 
 Command = (
     Append | PutTopic | DeleteTopic | DeleteRecords | Retire | Sync | Checkpointed | Claim | Ack | Nack | Extend
-    | Release | GiveUp | Pause | Purge | Redrive | PutConsumer | CommitConsumer | DeleteConsumer
+    | Release | GiveUp | Pause | Purge | Redrive | BringOver | PutConsumer | CommitConsumer | DeleteConsumer
     | PutSchedule | DeleteSchedule | PutRouter | DeleteRouter
 )  # fmt: skip

@@ -9,7 +9,6 @@ Under `checking` that ends with `verify.check_state`, which asserts the numbered
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -26,6 +25,7 @@ from topics.engine.queue.claim import serve
 from topics.engine.queue.control import JobView, QueueFigures, peek, queue_figures, queue_state
 from topics.engine.recovery import restart
 from topics.engine.replies import TopicState
+from topics.engine.routers.late import Forwards, look
 from topics.engine.routers.looking import RouterDesk
 from topics.engine.schedules.firing import arm_all
 from topics.engine.schedules.looking import ScheduleDesk
@@ -42,8 +42,6 @@ from topics.log.jobs.transitions import JobState
 from topics.log.reads import diff, records
 from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.log.reads.waiting import News
-from topics.log.regions import SegmentId
-from topics.log.segments import Segment
 from topics.log.topic import Topic
 
 _DURABLE: Final = News.DURABLE
@@ -72,6 +70,7 @@ class Engine:
         self._sync_interval_ms = sync_interval_ms
         self._checking = checking
         self.moves = Moves(self._state, self._settle)
+        self.forwards = Forwards(self._state, self._settle)
         self.schedules = ScheduleDesk(self._state)
         self.routers = RouterDesk(self._state)
         self.checkpoints = Checkpoints(self._state, rules or SegmentRules())
@@ -89,6 +88,7 @@ class Engine:
         """After recovery: log what the restart took, before anything else is proposed (storage 4)."""
         restart.resume(self._state, machine_restarted=machine_restarted)
         resume_moves(self._state)
+        self._state.to_forward = dict(self._state.lanes)
         arm_all(self._state)
         self._settle()
 
@@ -186,6 +186,8 @@ class Engine:
             if durable_seq > lane.durable_seq:
                 lane.durable_seq = durable_seq
                 state.tell(lane, _DURABLE)
+                if state.routes.leading_from(lane.topic_id):
+                    state.to_forward[lane.topic_id] = lane
         shard.unsynced_lanes.clear()
         shard.unsynced = False
         state.by_timer.drop(SYNC, batch.shard)
@@ -330,7 +332,7 @@ class Engine:
         self._state.effects = Effects()
         return effects
 
-    # What there is, and where bytes lie: no state, so no frame speaks of it.
+    # What there is.
 
     @property
     def shards(self) -> int:
@@ -344,18 +346,6 @@ class Engine:
     def shard_of(self, topic_id: int) -> int:
         """The shard in whose log the frames of this topic are."""
         return shard_of(topic_id, self.shards)
-
-    def place_segment(
-        self, named: SegmentId, segment: Segment, offsets: array[int], lengths: array[int], *, size: int
-    ) -> None:
-        """The data of this segment was written anew: `Topic.place_segment`."""
-        self._state.catalog.topics[named.topic_id].place_segment(segment, offsets, lengths, size=size)
-
-    def give_up_segment(self, named: SegmentId) -> None:
-        """Nothing more is to go into this one: the next plan seals it, and a new one takes what follows."""
-        topic = self._state.catalog.topics.get(named.topic_id)
-        if topic is not None:
-            topic.segments.damaged |= {named.first_seq}
 
     # Inside.
 
@@ -375,7 +365,10 @@ class Engine:
     def _settle(self) -> None:
         """Answer and propose again what was woken, then (under test) check every invariant."""
         state = self._state
-        while state.ready or state.to_serve:
+        while state.ready or state.to_serve or state.to_forward:
+            written, state.to_forward = state.to_forward, {}
+            for lane in written.values():
+                look(state, lane)
             changed, state.to_serve = state.to_serve, {}
             for lane in changed.values():
                 serve(state, lane, state.time.high_ms)

@@ -14,6 +14,7 @@ from topics.engine.checkpoint import propose_checkpointed
 from topics.engine.commands import (
     Ack,
     Append,
+    BringOver,
     Checkpointed,
     Claim,
     CommitConsumer,
@@ -54,6 +55,7 @@ from topics.engine.queue.settle import (
     propose_release,
 )
 from topics.engine.routers.definitions import propose_delete_router, propose_put_router
+from topics.engine.routers.late import propose_bring_over
 from topics.engine.schedules.definitions import (
     delete_absent_schedule,
     propose_delete_schedule,
@@ -103,6 +105,7 @@ _OF_TOPICS: Final[Mapping[type, Handler]] = {
     Pause: Handler(propose_pause),
     Purge: Handler(propose_purge),
     Redrive: Handler(propose_redrive, check=check_redrive),
+    BringOver: Handler(propose_bring_over),
     PutConsumer: Handler(propose_put_consumer, check=check_consumer),
     CommitConsumer: Handler(propose_commit_consumer, check=check_consumer),
     DeleteConsumer: Handler(propose_delete_consumer, check=check_consumer),

@@ -183,6 +183,11 @@ class ConsumerCommitted(ConsumerState, frozen=True, kw_only=True):
 
 
 @attrs.frozen(kw_only=True)
+class BroughtOver:
+    """Of an order that there still was, all is where it was to go."""
+
+
+@attrs.frozen(kw_only=True)
 class ConsumerDeleted:
     topic: str
     consumer: str
@@ -241,6 +246,6 @@ class RouterDeleted:
 
 Reply = (
     Appended | TopicPut | TopicDeleted | RecordsDeleted | Retired | Synced | Absorbed | JobsClaimed | JobsSettled
-    | QueuePaused | QueuePurged | Redriven | ConsumerPut | ConsumerCommitted | ConsumerDeleted
+    | QueuePaused | QueuePurged | Redriven | BroughtOver | ConsumerPut | ConsumerCommitted | ConsumerDeleted
     | SchedulePut | ScheduleDeleted | RouterPut | RouterDeleted
 )  # fmt: skip

@@ -18,6 +18,8 @@ from topics.engine.deadlines.timers import FIRE, OF_TOPICS, REST, RETIRE, SYNC, 
 from topics.engine.lane import Lane
 from topics.engine.moving.orders import MoveOrder, MovesInto
 from topics.engine.replies import Reply
+from topics.engine.routers.orders import ForwardOrder
+from topics.engine.routers.routes import Routes
 from topics.engine.schedules.alarm import Alarm
 from topics.engine.tickets import Stage, Ticket
 from topics.engine.writing.admit import TotalBytes
@@ -70,9 +72,9 @@ class EngineState:
     """The catalog (the log's side), the lanes and shards (the allocators' side), time, and the outbox."""
 
     __slots__ = (
-        "alarms", "by_time", "by_timer", "calendar", "catalog", "effects", "lanes", "lanes_by_name", "lease_nonce",
-        "limits", "moves", "next_lease", "next_topic_id", "orders", "putting", "ready", "rides", "routing", "shards",
-        "time", "to_serve", "total",
+        "alarms", "by_time", "by_timer", "calendar", "catalog", "effects", "forward_orders", "lanes", "lanes_by_name",
+        "lease_nonce", "limits", "moves", "next_lease", "next_topic_id", "orders", "putting", "ready", "rides",
+        "routes", "routing", "shards", "time", "to_forward", "to_serve", "total",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +104,9 @@ class EngineState:
         self.alarms: dict[int, Alarm] = {}  # by the id of a schedule
         self.putting: dict[str, Ticket] = {}  # by the name of a schedule that is on its way
         self.routing: Ticket | None = None  # the change of a router that is on its way
+        self.routes = Routes(catalog.routers)
+        self.forward_orders: deque[ForwardOrder] = deque()  # for a driver to take
+        self.to_forward: dict[int, Lane] = {}  # sources that have got something
         for topic in catalog.topics.values():
             lane = self.new_lane(topic.name, topic.topic_id)
             self.add_lane(lane)
@@ -109,6 +114,8 @@ class EngineState:
             self.watch_expiry(lane)
             if lane.queue is not None:
                 self.to_serve[topic.topic_id] = lane
+        for router in catalog.routers.values():
+            self.routes.put(router, self.lanes[router.source_id], self.lanes[router.dest_id])
 
     # Lanes.
 
@@ -294,6 +301,8 @@ class EngineState:
                 self.wake(lane)
             if lane.queue is not None:
                 self.to_serve[lane.topic_id] = lane
+            if self.routes.leading_from(lane.topic_id):
+                self.to_forward[lane.topic_id] = lane
         else:  # it is gone; what waits behind that meets the next topic of its name
             self.release_parked(lane)
             self._fail_claimers(lane, no_topic(lane.name))
@@ -302,6 +311,7 @@ class EngineState:
                     lane, lane.queue.jobs.ended + lane.queue.jobs.rows.jobs_in(JobState.IN_FLIGHT)
                 )
             self.drop_lane(lane)
+            self.routes.drop_touching(lane)
 
     def finish_entry(self, entry: Entry) -> None:
         """Answer the entry's ticket, unless its command has answered already."""
@@ -342,6 +352,7 @@ class EngineState:
             elif lane.shard == shard.number:
                 self._fail_parked(lane, error)
                 lane.next_seq = lane.topic.head_seq + 1  # what failed was assigned and never published
+        self.routes.fall_back(shard.number)
 
     def _leave_unknown(self, lane: Lane, error: Fatal) -> None:
         """The topic's deletion may or may not be in the failed shard's file: until that is known, nothing is written

@@ -37,6 +37,7 @@ def check_state(state: EngineState) -> None:
     check_moves(state)
     check_schedules(state)
     check_routers(state)
+    check_routes(state)
     on_their_way = [
         entry
         for shard in state.shards
@@ -98,6 +99,21 @@ def check_routers(state: EngineState) -> None:
         for topic_id, topic in catalog.topics.items()
         if topic_id not in catalog.routers.route_into
     )
+
+
+def check_routes(state: EngineState) -> None:
+    """What a router's dest says of how far it has come is what is published; who is late is going to be brought on."""
+    routers = state.catalog.routers
+    assert {route.router for route in state.routes.values()} == set(routers.values())
+    for router_id, route in state.routes.items():
+        source, dest = route.source, route.dest
+        cursor = route.dest_topic.inbound[router_id].cursor
+        assert cursor <= route.cursor <= route.sent < source.next_seq
+        assert cursor <= route.source_topic.head_seq
+        assert cursor == route.cursor or dest.in_flight
+        if state.shards[source.shard].read_only is None and route.sent < route.source_topic.head_seq:
+            waits_for_sync = dest.shard != source.shard and source.durable_seq <= route.sent
+            assert route.order is not None or route.due_ms is not None or waits_for_sync
 
 
 def check_topic(topic: Topic) -> None:

@@ -14,6 +14,7 @@ import msgspec
 T = TypeVar("T")
 _OPTIONAL: Final = (
     "node", "tag", "key", "meta", "content_type", "dedup_id", "ttl_ms", "priority", "delay_ms", "compressed",
+    "hops",
 )  # fmt: skip
 _optional: Final = attrgetter(*_OPTIONAL)
 _NONE: Final = (None,) * len(_OPTIONAL)
@@ -49,7 +50,7 @@ class RecordColumns(msgspec.Struct, eq=False):
     """The records of one write. `data[i]` is stored bytes: JSON text, or a payload with a content type.
 
     Optional columns are None or as long as `data`; an absent value in one is `b""` (bytes), or None (numbers).
-    `meta` is JSON text of an object of strings. Times are relative: `ttl_ms`, `delay_ms`.
+    `meta` is JSON text of an object of strings. Times are relative: `ttl_ms`, `delay_ms`. `hops`: of a router's copies.
 
     Walked once a write, for limits, caps and frames all ask: `sizes[i]` is `len(data[i])`; `even`: they are all the
     same; `stored`: with the bytes of `meta`, empty if there is none, and then its total and longest are of the sizes.
@@ -66,6 +67,7 @@ class RecordColumns(msgspec.Struct, eq=False):
     priority: Sequence[int | None] | None = None
     delay_ms: Sequence[int | None] | None = None
     compressed: Sequence[bool] | None = None
+    hops: Sequence[int | None] | None = None
     sizes: list[int] = []
     even: bool = True
     size_total: int = 0
@@ -113,6 +115,7 @@ class RecordColumns(msgspec.Struct, eq=False):
         names = (self.tag, self.node, self.meta)
         others = (
             self.key, self.content_type, self.dedup_id, self.ttl_ms, self.priority, self.delay_ms, self.compressed,
+            self.hops,
         )  # fmt: skip
         return not any(c is not None for c in others) and all(c is None or all(c) for c in names)
 
@@ -121,14 +124,14 @@ class RecordColumns(msgspec.Struct, eq=False):
         return RecordColumns(
             data, node=self.node, tag=self.tag, key=self.key, meta=self.meta, content_type=self.content_type,
             dedup_id=self.dedup_id, ttl_ms=self.ttl_ms, priority=self.priority, delay_ms=self.delay_ms,
-            compressed=compressed,
+            compressed=compressed, hops=self.hops,
         )  # fmt: skip
 
     def let_go(self) -> None:
         """Give the memory back: what is in the columns is in frames by now, and nobody asks for it here any more."""
         self.data = ()
         self.node = self.tag = self.key = self.meta = self.content_type = self.dedup_id = None
-        self.ttl_ms = self.priority = self.delay_ms = self.compressed = None
+        self.ttl_ms = self.priority = self.delay_ms = self.compressed = self.hops = None
         self.sizes, self.stored = [], []
 
     def take(self, kept: Sequence[int]) -> RecordColumns:
@@ -142,4 +145,5 @@ class RecordColumns(msgspec.Struct, eq=False):
             node=pick(self.node), tag=pick(self.tag), key=pick(self.key), meta=pick(self.meta),
             content_type=pick(self.content_type), dedup_id=pick(self.dedup_id), ttl_ms=pick(self.ttl_ms),
             priority=pick(self.priority), delay_ms=pick(self.delay_ms), compressed=pick(self.compressed),
+            hops=pick(self.hops),
         )  # fmt: skip

@@ -104,6 +104,11 @@ MOVE_BYTES_MAX: Final = 8 * MIB  # of one append, and a record more
 MOVE_RETRY_MS: Final = 100  # after a refusal; twice as long after each that follows,
 MOVE_RETRY_MAX_MS: Final = 30_000  # up to this
 
+# What routers bring over (semantics 8); a refusal is followed by the rests of moves.
+FORWARD_BYTES_MAX: Final = 32 * MIB  # of copies of a write, and one more; the rest is late
+FORWARD_RECORDS_MAX: Final = 1000  # that an order brings over
+FORWARD_SKIPPED_MAX: Final = 4096  # seqs that go nowhere, of which the log need not hear yet
+FORWARD_HOPS_MAX: Final = 8  # on cycles
 
 # Schedules (queues 4).
 EVERY_MS_MIN: Final = 1000

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from topics.codec.log.control import Carried, CheckpointMark, WriteResult
+from topics.codec.log.forwards import Forward, copies_in
 from topics.codec.log.frame import Run
 from topics.codec.log.leases import DeadLettered, Moved
 from topics.codec.log.schedules import FIRING_PREFIX
@@ -23,6 +24,7 @@ from topics.log.past import DeathCause
 from topics.log.placing.places import place
 from topics.log.reads.match import Match
 from topics.log.regions import SegmentId, Source
+from topics.log.routers import Inbound
 from topics.log.segments import Segments
 from topics.log.topic import Move, Topic
 
@@ -59,6 +61,14 @@ def write_result(topic: Topic, written: WriteResult, ts: int) -> None:
     expires_at = ts + topic.config.idempotency_window_ms
     result = Result(expires_at, written.digest, written.count, written.first_seq, tuple(written.duplicates))
     topic.results.add(written.key, result)
+
+
+def forward(topic: Topic, forwarded: Forward) -> None:
+    """A router has come so far; what it brings over is in the frames that follow. One that has ended is nobody's."""
+    before = topic.inbound.get(forwarded.router)
+    if before is not None:
+        cursor = max(before.cursor, forwarded.last)
+        topic.inbound[forwarded.router] = Inbound(cursor, before.total + copies_in(forwarded))
 
 
 def watermark(topic: Topic, ts: int) -> None:

@@ -16,8 +16,8 @@ from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, W
 from topics.kernel.errors import Fatal, Rejected, TopicsError
 from topics.simulation.backups import Backups
 from topics.store.inline import carry_out
-from topics.store.moving import moving
 from topics.store.opened import Opened
+from topics.store.orders import next_order
 
 _BACKUP = 0.2
 
@@ -99,11 +99,10 @@ class Works:
         self._moves: list[WorkWalk] = []
 
     def take_orders(self, opened: Opened) -> None:
-        """What is to be moved from now on."""
-        while (order := opened.engine.moves.take()) is not None:
-            self._note(f"moves {list(order.moves)} of {order.topic} to {order.dest}")
+        """What is to be moved, or brought over by routers, from now on."""
+        while (steps := next_order(opened.engine, opened.reader.read)) is not None:
             self._counts["orders"] += 1
-            self._moves.append(WorkWalk(moving(opened.engine, opened.reader.read, order), self._propose))
+            self._moves.append(WorkWalk(steps, self._propose))
 
     def advance(self, opened: Opened) -> None:
         """A step. What fails is begun anew later."""

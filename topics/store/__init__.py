@@ -7,6 +7,8 @@ command, a wait. Threads (`embed`), Trio tasks (`server`), a simulation and a st
     steps       carrying steps out, in threads and in Trio tasks
     background  checkpoints and the work between them: one at a time, failures counted, tried again
     moving      an order: records of one topic are read and appended to another
+    forwarding  an order of a router: records of its source are read, and brought over to its dest
+    orders      orders of the engine, as the steps by which a driver carries one out
     reading     one page: plan, fetch, plan again; and the rule by which bytes that are not there are damage
     records     pages of records in an order of their own, as many of the first as fit
     opened      how a store runs, and what it is made of

@@ -13,6 +13,8 @@ from topics.engine.engine import Engine
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, Wait, disk_full
 from topics.kernel.errors import Corrupt, Rejected
+from topics.store.forwarding import forwarding
+from topics.store.moving import Read
 from topics.store.steps import drive
 from topics.store.writer import ShardWriter
 
@@ -36,6 +38,19 @@ def checkpoint_alone(checkpointer: Checkpointer, writers: Sequence[ShardWriter])
         drain()
         engine.take_effects()  # nobody waits for a ticket, and nobody reads yet
     return ""
+
+
+def bring_over_alone(engine: Engine, read: Read, writers: Sequence[ShardWriter]) -> None:
+    """Routers that a crash has left behind catch up, as far as they may.
+
+    Raises:
+        Fatal: the disk failed.
+    """
+    drain = partial(_drain, writers)
+    while (order := engine.forwards.take()) is not None:
+        carry_out(engine, forwarding(engine, read, order), drain)
+        drain()
+    engine.take_effects()  # nobody waits for a ticket, and nobody reads yet
 
 
 def carry_out(engine: Engine, steps: Steps, drain: Callable[[], None]) -> None:

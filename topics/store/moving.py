@@ -30,7 +30,7 @@ def moving(engine: Engine, read: Read, order: MoveOrder) -> Steps:
     error: TopicsError | None = None
     is_there = False
     try:
-        views, damaged = yield from _records(engine, read, order)
+        views, damaged = yield from read_records(engine, read, order.topic_id, list(order.moves))
         command = append_of(order, views, damaged)
         if command is not None:
             yield Propose(command, sync=True)
@@ -44,15 +44,15 @@ def moving(engine: Engine, read: Read, order: MoveOrder) -> Steps:
             engine.moves.failed(order, error)
 
 
-def _records(
-    engine: Engine, read: Read, order: MoveOrder
+def read_records(
+    engine: Engine, read: Read, topic_id: int, seqs: Sequence[int]
 ) -> Generator[Step, None, tuple[list[FrameView], list[int]]]:
-    """Those that are still there, as they are stored, and the seqs of those that are damaged."""
+    """Those of these ascending seqs that are there, as they are stored, and the seqs of those that are damaged."""
     views: list[FrameView] = []
     damaged: list[int] = []
-    query: RecordsQuery | None = RecordsQuery(
-        topic_id=order.topic_id, seqs=list(order.moves), bytes_max=2 * MOVE_BYTES_MAX
-    )
+    query: RecordsQuery | None = None
+    if seqs:
+        query = RecordsQuery(topic_id=topic_id, seqs=seqs, bytes_max=2 * MOVE_BYTES_MAX)
     while query is not None:
         plan, some = yield from _page(engine, read, query)
         views += some

@@ -28,6 +28,7 @@ from topics.codec.log.control import (
     encode_mark,
     encode_payload,
 )
+from topics.codec.log.forwards import Forward, ForwardForm, mask_of
 from topics.codec.log.frame import FrameType, encode_run
 from topics.codec.log.layout import Ext, pack_exts, pack_frame
 from topics.codec.log.routers import GUARANTEES, RouterCreate, RouterDelete
@@ -40,6 +41,7 @@ SEQ = st.integers(1, 2**64 - 1)
 NAME = st.from_regex(TOPIC_NAME, fullmatch=True)
 ROUTER_CREATE = RouterCreate(id=1, name="r", source_id=7, dest_id=8)
 ROUTER = encode_payload(ROUTER_CREATE)
+FORWARD = struct.Struct("<BQQQQQQ")
 SCHEDULE = encode_payload(Schedule(id=1, name="s", every_ms=1000, data=b"1"))
 CONFIG = st.dictionaries(
     st.text(max_size=5), st.integers(-(2**40), 2**40) | st.text(max_size=5) | st.none(), max_size=3
@@ -63,7 +65,23 @@ def checkpoint_marks(draw):
     )
 
 
+@st.composite
+def forwards(draw):
+    """All of a range of some source, some of it, or none; or what it had lost."""
+    first = draw(SEQ)
+    last = draw(st.integers(first, min(first + 40, 2**64 - 1)))
+    ids = draw(SEQ), draw(SEQ)
+    if draw(st.booleans()):
+        lost = draw(st.integers(1, last + 1 - first))
+        return Forward(ForwardForm.TRIMMED, *ids, first, last, draw(SEQ), lost)
+    kept = sorted(draw(st.sets(st.integers(first, last))))
+    forward = Forward(ForwardForm.COPIES, *ids, first, last, draw(SEQ), len(kept), mask_of(kept, first, last))
+    assert list(forward.seqs()) == kept
+    return forward
+
+
 PAYLOADS = st.one_of(
+    forwards(),
     st.builds(TopicCreate, st.text(min_size=1, max_size=9), SEQ, CONFIG, U64),
     st.builds(TopicDelete),
     st.builds(ConfigUpdate, CONFIG),
@@ -126,7 +144,7 @@ def test_the_types_are_those_of_the_pages():
         "APPEND": 1, "TOPIC_CREATE": 2, "TOPIC_DELETE": 3, "ROUTER_CREATE": 4, "ROUTER_DELETE": 5, "DELETE": 6,
         "EVICT_WATERMARK": 7, "CHECKPOINT_MARK": 8, "CONFIG_UPDATE": 9, "LEASE": 10, "HEAD_WATERMARK": 11,
         "COMMIT_MARK": 12, "CONSUMER_COMMIT": 13, "SCHEDULE": 14, "LOSS_RANGE": 15, "KV_OP": 16, "INTENTION": 17,
-        "WRITE_RESULT": 18,
+        "WRITE_RESULT": 18, "FORWARD": 19,
     }  # fmt: skip
 
 
@@ -238,6 +256,22 @@ def test_a_type_of_a_later_part_is_unknown_though_it_has_a_number(kind):
         (18, encode_payload(WriteResult(b"k", 1, 0, 0, [(0, 1)]))),
         (18, encode_payload(WriteResult(b"k", 1, 1, 0, [(0, 1)])) + b"x"),
         (18, encode_payload(WriteResult(b"k", 1, 1, 0, [(0, 1)]))[:-1]),
+        (19, bytes(48)),
+        (19, FORWARD.pack(0, 0, 1, 1, 3, 1, 3)),  # no router
+        (19, FORWARD.pack(0, 1, 0, 1, 3, 1, 3)),  # no source
+        (19, FORWARD.pack(0, 1, 1, 0, 3, 1, 3)),  # seqs begin with 1
+        (19, FORWARD.pack(0, 1, 1, 3, 2, 1, 0)),  # not even an empty range
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 0, 3)),  # nowhere
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 4)),  # more than there are
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 2)),  # which two?
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 3) + b"\x07"),  # all of them need no mask
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 0) + b"\x00"),  # nor does none
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 2) + b"\x01"),  # one fewer
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 2) + b"\x09"),  # one behind the range
+        (19, FORWARD.pack(0, 1, 1, 1, 9, 1, 2) + b"\x03"),  # a byte too few
+        (19, FORWARD.pack(1, 1, 1, 1, 3, 1, 0)),  # nothing was lost
+        (19, FORWARD.pack(1, 1, 1, 1, 3, 1, 2) + b"\x03"),  # a loss has no mask
+        (19, FORWARD.pack(2, 1, 1, 1, 3, 1, 3)),  # a form that nobody knows
     ],
 )
 def test_what_is_no_payload_is_refused(kind, data):

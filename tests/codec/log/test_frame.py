@@ -162,9 +162,9 @@ def test_the_flags_are_those_of_the_page():
     [
         ({"kind": 0}, Defect.UNKNOWN),
         ({"kind": FrameType.INTENTION}, Defect.UNKNOWN),
-        ({"kind": 19}, Defect.UNKNOWN),
+        ({"kind": 20}, Defect.UNKNOWN),
         ({"kind": 255, "seq": 0, "topic_id": 0}, Defect.UNKNOWN),
-        ({"kind": 19, "data_len": 2}, Defect.LENGTHS),
+        ({"kind": 20, "data_len": 2}, Defect.LENGTHS),
         ({"flags": Flag.TAG}, Defect.FLAGS),
         ({"flags": 64 | Flag.TAG}, Defect.FLAGS),
         ({"flags": 64, "data_len": 2}, Defect.FLAGS),

@@ -19,6 +19,7 @@ from topics.codec.log.writes import whole_writes
 MARK = struct.Struct("<QQQQB")
 RESULT = encode_payload(WriteResult(b"k", 1, 1, 0, [(0, 1)]))
 ROUTER = encode_payload(RouterCreate(id=1, name="r", source_id=7, dest_id=8))
+FORWARD = struct.Struct("<BQQQQQQ")
 SCHEDULE = encode_payload(Schedule(id=1, name="s", every_ms=1000, data=b"1"))
 CARRIED = b'"head_seq":1,"evict_floor":0,"lost_ts":0,"reasons":{},"last_write_ts":0'
 
@@ -51,6 +52,9 @@ def control(kind, data, *, exts=b""):
         (4, ROUTER[:-1] + b',"newer":1}'),
         (5, struct.pack("<Q", 1) + b"x"),
         (18, RESULT + b"x"),
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 2) + b"\x05x"),
+        (19, FORWARD.pack(2, 1, 1, 1, 3, 1, 2) + b"\x05"),
+        (19, FORWARD.pack(9, 1, 1, 1, 3, 1, 3) + b"where they lie"),
     ],
 )
 def test_a_payload_that_is_one_but_for_more_is_a_newer_versions(kind, data):
@@ -81,6 +85,9 @@ def test_a_payload_that_is_one_but_for_more_is_a_newer_versions(kind, data):
         (13, struct.pack("<BQH", 4, 3, 1) + b"$"),
         (15, b'{"first":2,"last":1,"reason":"crash","newer":1}'),
         (18, RESULT[:-1]),
+        (19, FORWARD.pack(2, 0, 1, 1, 3, 1, 2) + b"\x05"),
+        (19, FORWARD.pack(0, 1, 1, 1, 3, 1, 2)),
+        (19, bytes(7)),
     ],
 )
 def test_one_that_is_wrong_otherwise_is_malformed(kind, data):

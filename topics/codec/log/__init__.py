@@ -4,6 +4,7 @@ building   a run that grows as frames are read: lists, turned into the narrowest
 consumers  CONSUMER_COMMIT frames: where the durable consumers of a topic stand, one frame a change
 control    control frames: everything the log says that is not a record
 encode     columns to frames
+forwards   FORWARD frames: the head of a write by which a router brings records over
 frame      append frames as records
 layout     the layout of a WAL frame, and what can be wrong with one
 leases     LEASE frames: what happened to the jobs of a topic, one frame a claim pass or settlement

@@ -2,7 +2,6 @@
 
 One value a frame type. Low-rate ones carry JSON of a fixed shape in their data region, the rest a fixed layout; both
 refuse fields, sizes and values they do not know. The topic is in the frame's head, the time is its ts, the seq is 0.
-Types that belong to later parts of the product have a number but no payload yet: this version does not know them.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from topics.codec.log import routers
-from topics.codec.log.consumers import ConsumerCommit, decode_consumer, encode_consumer
+from topics.codec.log import consumers, forwards, routers, schedules
 from topics.codec.log.layout import (  # fmt: skip
     APPEND,
     CHECKSUM_SIZE,
@@ -32,7 +30,6 @@ from topics.codec.log.layout import (  # fmt: skip
     pack_frame,
 )
 from topics.codec.log.leases import LEASE_EVENTS, LeaseEvent, decode_lease, encode_lease
-from topics.codec.log.schedules import Schedule, decode_schedule, encode_schedule
 from topics.codec.primitives import U32, U64, Buffer, checksum
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U16_MAX, U64_MAX
@@ -55,7 +52,6 @@ assert DUPLICATE.size == 12
 
 _DELETE_BEFORE, _DELETE_MATCH = 1, 2
 _SEALED, _COLD = 1, 2  # flags of a CheckpointMark
-
 _T = TypeVar("_T")
 
 
@@ -158,9 +154,9 @@ class WriteResult(_Payload, frozen=True):
 
 
 Payload: TypeAlias = (
-    TopicCreate | TopicDelete | ConfigUpdate | Delete | EvictWatermark
-    | HeadWatermark | LossRange | CommitMark | CheckpointMark | WriteResult | LeaseEvent | ConsumerCommit | Schedule
-    | routers.RouterCreate | routers.RouterDelete
+    TopicCreate | TopicDelete | ConfigUpdate | Delete | EvictWatermark | HeadWatermark | LossRange | CommitMark
+    | CheckpointMark | WriteResult | LeaseEvent | consumers.ConsumerCommit | schedules.Schedule
+    | routers.RouterCreate | routers.RouterDelete | forwards.Forward
 )  # fmt: skip
 
 
@@ -188,10 +184,11 @@ TYPES: Final[dict[type[Payload], FrameType]] = {
     CheckpointMark: FrameType.CHECKPOINT_MARK,
     LossRange: FrameType.LOSS_RANGE,
     WriteResult: FrameType.WRITE_RESULT,
-    ConsumerCommit: FrameType.CONSUMER_COMMIT,
-    Schedule: FrameType.SCHEDULE,
+    consumers.ConsumerCommit: FrameType.CONSUMER_COMMIT,
+    schedules.Schedule: FrameType.SCHEDULE,
     routers.RouterCreate: FrameType.ROUTER_CREATE,
     routers.RouterDelete: FrameType.ROUTER_DELETE,
+    forwards.Forward: FrameType.FORWARD,
     **dict.fromkeys(LEASE_EVENTS, FrameType.LEASE),
 }
 
@@ -254,6 +251,8 @@ def encode_payload(payload: Payload) -> bytes:
         return encode_lease(payload)
     if (encode := _ENCODERS.get(type(payload))) is not None:
         return encode(payload)
+    if isinstance(payload, consumers.ConsumerCommit):
+        return consumers.encode_consumer(payload)
     if isinstance(payload, TopicCreate | ConfigUpdate | LossRange):
         return msgspec.json.encode(payload)
     if isinstance(payload, TopicDelete | EvictWatermark):
@@ -369,16 +368,18 @@ _DECODERS: Final[dict[FrameType, Callable[[bytes], Payload]]] = {
     FrameType.LOSS_RANGE: _loss_range,
     FrameType.WRITE_RESULT: _write_result,
     FrameType.LEASE: decode_lease,
-    FrameType.CONSUMER_COMMIT: decode_consumer,
-    FrameType.SCHEDULE: decode_schedule,
+    FrameType.CONSUMER_COMMIT: consumers.decode_consumer,
+    FrameType.SCHEDULE: schedules.decode_schedule,
     FrameType.ROUTER_CREATE: routers.decode_router,
     FrameType.ROUTER_DELETE: routers.decode_router_end,
+    FrameType.FORWARD: forwards.decode_forward,
 }
 _ENCODERS: Final[dict[type[Payload], Callable[[Any], bytes]]] = {
-    ConsumerCommit: encode_consumer,
-    Schedule: encode_schedule,
+    consumers.ConsumerCommit: consumers.encode_consumer,
+    schedules.Schedule: schedules.encode_schedule,
     routers.RouterCreate: routers.encode_router,
     routers.RouterDelete: routers.encode_router_end,
+    forwards.Forward: forwards.encode_forward,
 }
 assert set(_DECODERS) == set(TYPES.values()) == KNOWN_TYPES - {APPEND}
 

@@ -86,7 +86,7 @@ def encode_run(
     count = len(records.data)
     assert topic_id > 0
     assert seq_start > 0
-    if count == 1 and write_frames == 1 and keyed is None and records.plain:
+    if count == 1 and write_frames < 2 and keyed is None and records.plain:
         return _encode_one(topic_id, seq_start, ts, records, durable=durable)
     assert count > 0
     assert write_frames == 0 or write_frames >= count
@@ -275,6 +275,7 @@ def _own_exts(run: Run, records: RecordColumns) -> list[bytes]:
     _add_bytes(regions, Ext.KEY, records.key)
     _add_bytes(regions, Ext.DEDUP_ID, records.dedup_id)
     _add_bytes(regions, Ext.CONTENT_TYPE, records.content_type)
+    _add_numbers(regions, Ext.HOPS, _absolute(records.hops, 0, absent=-1), U8, absent=-1)
     if records.key is not None and any(records.key):
         run.keys = list(records.key)
     if records.dedup_id is not None and any(records.dedup_id):

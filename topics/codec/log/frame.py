@@ -108,6 +108,11 @@ class FrameView(msgspec.Struct, gc=False, frozen=True):
         return self.exts.get(Ext.CONTENT_TYPE, b"")
 
     @property
+    def hops(self) -> int:
+        """How often routers on a cycle have copied it."""
+        return self._number(Ext.HOPS) or 0
+
+    @property
     def keyed(self) -> Keyed | None:
         """The idempotent write that begins with this frame."""
         key, digest = self.exts.get(Ext.IDEMPOTENCY_KEY), self._number(Ext.BODY_DIGEST)

@@ -59,6 +59,7 @@ class FrameType(IntEnum):
     KV_OP = 16
     INTENTION = 17
     WRITE_RESULT = 18
+    FORWARD = 19
 
 
 # Numbers that are given out, without a payload yet: this version knows such a frame no better than one above them.

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from topics.codec.log import consumers, leases
+from topics.codec.log import consumers, forwards, leases
 from topics.codec.log.control import (
     CHECKPOINT_MARK,
     COMMIT_MARK,
@@ -97,6 +97,8 @@ def _known_part(kind: FrameType, data: bytes) -> bytes:
         return leases.known_part(data)
     if kind is FrameType.CONSUMER_COMMIT:
         return consumers.known_part(data)
+    if kind is FrameType.FORWARD:
+        return forwards.known_part(data)
     if kind is FrameType.WRITE_RESULT and len(data) >= WRITE_RESULT_HEAD.size:
         _, _, _, key_len, duplicates = WRITE_RESULT_HEAD.unpack_from(data)
         return data[: WRITE_RESULT_HEAD.size + key_len + duplicates * DUPLICATE.size]

@@ -2,8 +2,9 @@
 
 A write of more than one frame says on its first frame how many it has (extension 7); the items of a scan are complete
 writes, so what the caller applies is all-or-nothing. Neighbouring writes of one topic, ts and durability become one run
-while nothing about a key would be lost: a keyed write keeps its borders. The scan stops at the first frame that is not
-whole and says where and why; whether that is a torn tail or damage is decided above, with marks and later files.
+while nothing about a key would be lost: a keyed write keeps its borders, and so does one that a router has made. The
+scan stops at the first frame that is not whole and says where and why; whether that is a torn tail or damage is decided
+above, with marks and later files.
 
 Three ways through a frame, each of which only says yes or leaves it to the next: plain and next in its run (one unpack,
 one slice, one checksum), next in its run with a tag, node or meta, and the long way by `check_frame`, which alone names
@@ -20,6 +21,7 @@ import attrs
 
 from topics.codec.log.building import OpenRun
 from topics.codec.log.control import Control, WriteResult, control_at
+from topics.codec.log.forwards import Forward
 from topics.codec.log.layout import (  # fmt: skip
     APPEND,
     CHECKSUM_SIZE,
@@ -190,7 +192,7 @@ class _Scanner:
                 return self._end(Defect.WRITE, Defect.WRITE.value)
             self._open_write(control.write_frames)
         self._close()
-        self.sealed = self.sealed or (isinstance(control.payload, WriteResult) and self.left > 0)
+        self.sealed = self.sealed or (isinstance(control.payload, WriteResult | Forward) and self.left > 0)
         self.items.append(control)
         self._passed(1, total)
         return True

@@ -10,7 +10,8 @@ from topics.embed.aio.compactor import Submit
 from topics.embed.aio.thread import Threads
 from topics.engine.engine import Engine
 from topics.host.checkpoint.steps import Blocking, Propose, Step
-from topics.store.moving import Read, moving
+from topics.store.moving import Read
+from topics.store.orders import next_order
 from topics.store.steps import drive_async
 
 
@@ -33,8 +34,8 @@ class MoverTask:
     async def run(self) -> None:
         """One order after another, until cancelled; what is left is ordered again at the next start."""
         while True:
-            while (order := self._engine.moves.take()) is not None:
-                await drive_async(moving(self._engine, self._read, order), self._do)
+            while (steps := next_order(self._engine, self._read)) is not None:
+                await drive_async(steps, self._do)
                 self._told()
             await self._bell.wait()
             self._bell = trio.Event()

@@ -39,6 +39,7 @@ from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.kernel.limits import DEADLINE_LOOK_MS
 from topics.store.damages import found_since
 from topics.store.opened import Opened
+from topics.store.orders import are_waiting
 from topics.store.writer import NOTHING_TOOK, BatchTiming
 
 Ended = Callable[[Ticket, BatchTiming], None]
@@ -279,7 +280,7 @@ class Runtime:
                 self.hands.tell_ended(effects.ended_leases)
         if engine.deadline_moved:
             self._sooner.set()
-        if engine.moves.waiting:
+        if are_waiting(engine):
             self.mover.ring()
         for shard in self.shards:
             if not shard.rung and engine.wants_write(shard.writer.shard):

@@ -22,6 +22,7 @@ SERVE: Final = (
 WAITED: Final = 4  # a queue: a claim has waited long enough
 MOVE: Final = 5  # records on their way to another topic
 FIRE: Final = 6  # a schedule: its time has come, or it is tried again
+FORWARD: Final = 7  # a router that is late and was refused
 OF_TOPICS: Final = (RETIRE, REST, SERVE, WAITED)  # these end with their topic
 
 Key = tuple[int, int]

@@ -11,9 +11,10 @@ from typing import Final
 from topics.codec.log.control import HeadWatermark
 from topics.engine.batch import Entry
 from topics.engine.commands import Retire
-from topics.engine.deadlines.timers import FIRE, MOVE, REST, RETIRE, SERVE, SYNC, WAITED
+from topics.engine.deadlines.timers import FIRE, FORWARD, MOVE, REST, RETIRE, SERVE, SYNC, WAITED
 from topics.engine.lane import Lane
 from topics.engine.moving import moves
+from topics.engine.routers import late
 from topics.engine.schedules import firing
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
@@ -108,4 +109,5 @@ _BRINGS: Final[Mapping[int, Callable[[EngineState, int, int], None]]] = {
     WAITED: _serve,
     MOVE: moves.go_on,
     FIRE: firing.look,
+    FORWARD: late.go_on,
 }

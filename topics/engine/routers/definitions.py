@@ -80,6 +80,8 @@ def _put(
         state.next_topic_id + len(made), command.router, source.topic_id, dest.topic_id,
         from_seq=source.next_seq - 1,
     )  # fmt: skip
+    if standing is not None:  # what it has passed over was by what it is now
+        first = msgspec.structs.replace(standing, from_seq=state.routes[standing.id].sent)
     definition = _definition(command, first)
     entry = _Put.of(source, [definition], now_ms, staged=True, must_sync=True, ticket=ticket)
     state.check_space(0, entry.size + sum(one.size for one in made), keep_reserve=True)
@@ -139,6 +141,7 @@ class _Put(_Change, eq=False, kw_only=True):
 
     def settle(self) -> None:
         state, definition = self.parts()
+        state.routes.put(definition, self.lane, state.lanes[definition.dest_id])
         self.told = state_of(state, definition)
 
     def reply(self) -> RouterPut:
@@ -148,6 +151,10 @@ class _Put(_Change, eq=False, kw_only=True):
 
 class _Deletion(_Change, eq=False, kw_only=True):
     """A router that goes."""
+
+    def settle(self) -> None:
+        state, definition = self.parts()
+        state.routes.drop(definition.id)
 
     def reply(self) -> RouterDeleted:
         _, definition = self.parts()

@@ -27,6 +27,11 @@ def state_of(state: EngineState, router: Router) -> RouterState:
     topics = state.catalog.topics
     source, dest = topics[router.source_id], topics[router.dest_id]
     cursor, total = dest.inbound[router.id]
+    route = state.routes[router.id]
+    if (
+        cursor == route.cursor
+    ):  # nothing is on its way, and of what it has passed over the log need not have heard
+        cursor = min(route.sent, source.head_seq)
     return RouterState(
         source=source.name, dest=dest.name, definition=router, cursor=cursor,
         lag=max(source.head_seq - cursor, 0), forwarded_total=total,

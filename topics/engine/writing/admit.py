@@ -118,12 +118,7 @@ class TotalBytes:
             return
         self._known -= self._held.pop(ticket, 0)  # its turn has come
         size = stored_size(records)
-        if self._known + size > self._most:
-            rest_ms = len(lanes) // _LANES_PER_MS
-            if self._looked_ms is None or timer_ms - self._looked_ms >= rest_ms:
-                self._look(lanes)
-                self._looked_ms = timer_ms
-        if self._known + size > self._most:
+        if not self.fits(lanes, size, timer_ms):
             raise Rejected(
                 Code.THROTTLED,
                 f"the store holds {self._known} of {self._most} bytes, and {size} more are too many: delete records,"
@@ -131,6 +126,17 @@ class TotalBytes:
                 limit="total_bytes",
                 max=self._most,
             )
+
+    def fits(self, lanes: Collection[Lane], size: int, timer_ms: int) -> bool:
+        """Whether there is room for so much more."""
+        if not self._most:
+            return True
+        if self._known + size > self._most:
+            rest_ms = len(lanes) // _LANES_PER_MS
+            if self._looked_ms is None or timer_ms - self._looked_ms >= rest_ms:
+                self._look(lanes)
+                self._looked_ms = timer_ms
+        return self._known + size <= self._most
 
     def hold(self, ticket: Ticket, records: RecordColumns) -> None:
         """These were let pass and wait for their topic: else others take the room, and it stays without them."""

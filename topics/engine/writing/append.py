@@ -12,15 +12,17 @@ from typing import Any, Final, Self
 import msgspec
 
 from topics.codec.digest import body_digest
-from topics.codec.log.control import HeadWatermark, WriteResult
+from topics.codec.log.control import WriteResult
 from topics.codec.log.frame import Keyed, Run, encode_run
 from topics.engine.batch import Entry, Item, frame_control
 from topics.engine.commands import DEFAULT_CONFIG, Append
 from topics.engine.lane import Lane
 from topics.engine.replies import Appended
+from topics.engine.routers.following import Copies, Given
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
 from topics.engine.writing import admit
+from topics.engine.writing.ceilings import RAISE_BYTES, due_ceiling, raise_of
 from topics.engine.writing.creating import propose_create
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Discard, Durability
@@ -211,17 +213,20 @@ def _write(
     memory: bytes | None = None
     if durability is Durability.EPHEMERAL:
         memory, chunks, frames, size = b"".join(chunks), (), 0, 0
-    ceiling = _due_ceiling(lane, last_seq) if count and not synced else 0
-    raised: _Raise | None = None
+    ceiling = due_ceiling(lane, last_seq) if count and not synced else 0
+    copies: Copies | None = None
+    needed = size + RAISE_BYTES if ceiling else size
+    if state.routes and count and state.routes.leading_from(lane.topic_id):
+        copies = Copies(state, now_ms)
+        copies.follow(Given(lane, first_seq, records, now_ms))
+        needed += copies.size
+    state.check_space(lane.shard, needed, keep_reserve=True)
+    staged = synced or last_seq > lane.ceiling or (copies is not None and copies.staged)
     if ceiling:
-        raised = _Raise.of(lane, [HeadWatermark(ceiling)], now_ms, staged=True, must_sync=True, ordered=False)
-    state.check_space(lane.shard, size if raised is None else size + raised.size, keep_reserve=True)
-    waits = not synced and last_seq > lane.ceiling
-    staged = synced or waits
-    if raised is not None:
-        assert not waits or raised.staged
         lane.ask_ceiling(ceiling)
-        state.enqueue(lane.shard, raised)
+        state.enqueue(lane.shard, raise_of(lane, ceiling, now_ms))
+    if copies is not None:
+        copies.raise_ceilings()
     write = _Write(
         lane=lane, items=items, chunks=chunks, size=size, frames=frames, staged=staged,
         must_sync=staged or (ticket.sync and memory is None), ticket=ticket, memory=memory, topic=topic,
@@ -237,6 +242,8 @@ def _write(
     if not synced:
         state.touch(lane)
     state.enqueue(lane.shard, write)
+    if copies is not None:
+        copies.begin(staged=staged, behind=True)
 
 
 def _keyed_frames(
@@ -263,23 +270,6 @@ def _keyed_frames(
     )
     run.offset = len(told)
     return (control, run), (told, chunk)
-
-
-def _due_ceiling(lane: Lane, last_seq: int) -> int:
-    """The ceiling this write needs, or that is due because half the step is used; 0 for neither (storage 3)."""
-    asked, held = lane.ceiling_asked, lane.ceiling
-    if last_seq > asked or (asked == held and held - last_seq < lane.ceiling_step // 2):
-        return lane.next_ceiling(last_seq)
-    return 0
-
-
-class _Raise(Entry, eq=False, kw_only=True):
-    """A higher ceiling. It passes the writes before it by, for it says nothing of them."""
-
-    lane: Lane
-
-    def settle(self) -> None:
-        self.lane.raise_ceiling()
 
 
 def _answer_by_key(

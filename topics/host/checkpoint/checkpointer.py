@@ -288,7 +288,7 @@ class Checkpointer:
     def _give_up(self, segment: SegmentId, why: str) -> None:
         """Nothing more goes into this one: the next plan seals it, and a new one takes what follows."""
         self.reclaimer.give_up(segment, why)
-        self.engine.give_up_segment(segment)
+        self.engine.checkpoints.give_up_segment(segment)
 
     def _look_for_room(self) -> None:
         """How much may be written: so much more is kept free."""

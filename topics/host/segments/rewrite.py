@@ -151,7 +151,9 @@ class Rewrite:
             return
         assert self._new is not None
         self.disk.rename(self._paths["data"] + TEMPORARY, self._paths["data"])
-        engine.place_segment(named, self.segment, self._new.offsets, self._new.lengths, size=self.size)
+        engine.checkpoints.place_segment(
+            named, self.segment, self._new.offsets, self._new.lengths, size=self.size
+        )
         self.swapped = True
 
     def finish(self) -> None:

@@ -1,0 +1,289 @@
+"""A router that could not go along catches up: nothing is there twice, nothing is lost without a word."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.driving import T0, config, records
+from tests.engine.routers.driving import Routing
+from tests.engine.routers.test_following import forwards, routing, same_after_replay
+from topics.codec.log.control import Control
+from topics.engine import verify
+from topics.engine.commands import Append, PutTopic
+from topics.kernel.ids import shard_of
+from topics.kernel.limits import FORWARD_BYTES_MAX, MOVE_RETRY_MS
+
+
+def lost_in(driver, name="b"):
+    return [(one.first, one.last, one.reason) for one in driver.topic(name).index.lost]
+
+
+def full(driver):
+    """Fill "b", of a cap of 4, and leave a record of "a" behind."""
+    driver.append(1, 2, 3, topic="a")
+    driver.append(4, 5, topic="a")
+    driver.bring_over()
+    assert driver.datas("b") == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_dest_that_is_full_holds_its_router_up_and_nobody_else():
+    driver = routing(of_dest={"cap_records": 4, "discard": "reject"})
+    driver.route("a", "c")
+    full(driver)
+
+    assert driver.datas("c") == [b"1", b"2", b"3", b"4", b"5"]
+    assert driver.inbound("a>b") == (4, 4)
+    assert driver.engine.forwards.late == 1
+    driver.delete("b", before_seq=3)
+    driver.wait(2 * MOVE_RETRY_MS)
+    assert driver.datas("b") == [b"3", b"4", b"5"]
+    assert driver.inbound("a>b") == (5, 5)
+    assert driver.engine.forwards.late == 0
+    driver.append(6, topic="a")
+    assert driver.datas("b") == [b"3", b"4", b"5", b"6"]
+    assert not driver.engine.forwards.waiting
+    same_after_replay(driver)
+
+
+def test_as_many_go_as_there_is_room_for():
+    driver = routing(of_dest={"cap_records": 4, "discard": "reject"})
+    driver.append(1, topic="a")
+    driver.append(*range(2, 8), topic="a")
+    driver.bring_over(ms=2000)
+
+    assert driver.datas("b") == [b"1", b"2", b"3", b"4"]
+    assert driver.inbound("a>b") == (4, 4)
+    driver.delete("b", before_seq=5)
+    driver.bring_over(ms=2000)
+    assert driver.datas("b") == [b"5", b"6", b"7"]
+    same_after_replay(driver)
+
+
+def test_what_dies_before_its_turn_takes_no_seq_and_what_is_evicted_takes_one():
+    driver = routing(
+        of_dest={"cap_records": 2, "discard": "reject"}, of_source={"cap_records": 6, "discard": "old"}
+    )
+    driver.append(1, 2, topic="a")
+    driver.append(3, 4, 5, 6, topic="a", tag=[b"", b"red", b"", b""])
+    driver.bring_over()
+    driver.delete("a", match="red")
+    driver.delete("b", before_seq=3)
+    driver.clock.advance(1)
+    driver.append(*range(7, 12), topic="a")  # evicts up to 5
+    evicted = driver.topic("a").evict_floor - 1
+    driver.bring_over(ms=3000)
+
+    assert evicted > 3
+    assert lost_in(driver) == [(3, evicted, "source_trim")]
+    assert driver.datas("b")[0] == b"%d" % (evicted + 1)
+    plan, _ = driver.read("b", from_seq=2)
+    assert (plan.gap.gap_from, plan.gap.gap_to, plan.gap.reason) == (3, evicted, "source_trim")
+    same_after_replay(driver)
+
+
+def test_a_copy_that_comes_late_has_the_ts_of_its_record_or_of_the_one_before_it():
+    driver = routing(of_dest={"cap_records": 2, "discard": "reject"})
+    driver.append(1, 2, topic="a", ttl_ms=60_000)
+    driver.clock.advance(10)
+    driver.append(3, topic="a", ttl_ms=60_000)
+    driver.clock.advance(10)
+    driver.append(4, topic="a", ttl_ms=60_000)
+    driver.bring_over()
+    driver.delete("b", before_seq=3)
+    driver.wait(5 * MOVE_RETRY_MS)
+    copies = driver.read("b")[1]
+
+    assert [(copy.data, copy.ts, copy.expires_at) for copy in copies] == [
+        (b"3", T0 + 10, T0 + 60_010), (b"4", T0 + 20, T0 + 60_020),
+    ]  # fmt: skip
+    driver.append(5, topic="a", ttl_ms=60_000)
+    driver.clock.advance(10)
+    driver.delete("b", before_seq=4)
+    driver.append(b'"own"', topic="b")
+    driver.delete("b", before_seq=5)
+    driver.wait(30_000)
+    (own, copy) = driver.read("b")[1]
+    assert (copy.data, copy.ts, copy.expires_at) == (b"5", own.ts, T0 + 20 + 5 * MOVE_RETRY_MS + 60_000)
+    same_after_replay(driver)
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+def test_into_another_shard_goes_what_is_durable(shards):
+    driver = Routing(shards=shards)
+    driver.put("a", durability="disk")
+    for number in range(6):
+        driver.route("a", f"d{number}", match="red")
+    source = shard_of(driver.topic("a").topic_id, shards)
+    others = [n for n in range(6) if shard_of(driver.topic(f"d{n}").topic_id, shards) != source]
+    assert others
+    driver.propose(driver.appending(1, 2, 3, topic="a", tag=[b"red", b"", b"red"]))
+    while driver.step(source):
+        if driver.engine.state.lanes_by_name["a"].durable_seq < 3:
+            assert not driver.engine.forwards.waiting
+    driver.bring_over()
+
+    for number in range(6):
+        assert driver.datas(f"d{number}") == [b"1", b"3"]
+        assert driver.inbound(f"a>d{number}") == (3, 2)
+    same_after_replay(driver)
+
+
+def test_what_is_left_out_of_an_order_is_deleted_damaged_or_filtered():
+    driver = routing(of_dest={"cap_records": 2, "discard": "reject"}, match=["tag", "Glob", "r*"])
+    driver.append(1, 2, topic="a", tag=b"red")
+    driver.append(3, 4, 5, 6, 7, topic="a", tag=[b"red", b"blue", b"ruby", b"rose", b"red"])
+    driver.bring_over()
+    driver.delete("b", before_seq=3)
+    driver.clock.advance(10 * MOVE_RETRY_MS)
+    driver.engine.tick()
+    order = driver.engine.forwards.take()
+    assert list(order.seqs) == [3]  # as there was no room for more
+    driver.carry_out(order)
+    order = driver.engine.forwards.take()
+    assert list(order.seqs) == [5, 6]
+    driver.carry_out(order, meanwhile=lambda: driver.delete("a", match="ruby"))
+    driver.bring_over(ms=1000)
+
+    assert driver.datas("b") == [b"3", b"6"]
+    assert [list(one.seqs()) for one in forwards(driver)] == [[1, 2], [3], [6]]
+    same_after_replay(driver)
+
+
+def test_a_record_that_is_damaged_is_lost_in_dest():
+    driver = routing(of_dest={"cap_records": 4, "discard": "reject"})
+    driver.append(1, 2, topic="a")
+    driver.append(*range(3, 6), topic="a")
+    driver.run()
+    index = driver.topic("a").index
+    at = index.offsets[index.position(4)] + index.lengths[index.position(4)] - 9
+    driver.wals[0][at] ^= 1
+    driver.delete("b", before_seq=3)
+    driver.wait(5 * MOVE_RETRY_MS)
+
+    assert driver.datas("b") == [b"3", b"5"]
+    assert lost_in(driver) == [(4, 4, "source_trim")]
+    driver.wals[0][at] ^= 1
+    same_after_replay(driver)
+
+
+def test_a_barrier_of_dest_makes_it_late_for_a_moment():
+    driver = routing()
+    driver.append(1, topic="a")
+    driver.propose(Append(topic="b", records=records(b'"own"')))
+    driver.propose(PutTopic(topic="b", config=config(cap_records=100)))
+    driver.propose(Append(topic="a", records=records(2)))
+    driver.propose(Append(topic="a", records=records(3)))
+    driver.bring_over()
+
+    assert driver.datas("b") == [b"1", b'"own"', b"2", b"3"]
+    driver.append(4, topic="a")
+    assert driver.datas("b") == [b"1", b'"own"', b"2", b"3", b"4"]
+    same_after_replay(driver)
+
+
+def test_too_much_at_once_is_brought_over_later():
+    driver = Routing()
+    driver.put("a")
+    for number in range(10):
+        driver.route("a", f"d{number}")
+    size = FORWARD_BYTES_MAX // 10
+    driver.propose(Append(topic="a", records=records(*[b"%0*d" % (size // 4, n) for n in range(4)])))
+    driver.run()
+    along = [n for n in range(10) if driver.state(f"d{n}").head_seq == 4]
+    assert along == list(range(9))
+    driver.bring_over()
+
+    assert {driver.state(f"d{n}").head_seq for n in range(10)} == {4}
+    same_after_replay(driver)
+
+
+@pytest.mark.parametrize("machine_restarted", [False, True])
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_a_crash_between_a_record_and_its_copy_is_made_good(durability, machine_restarted):
+    driver = routing(of_source={"durability": durability}, of_dest={"durability": durability})
+    driver.append(1, 2, topic="a")
+    size = len(driver.wals[0])
+    driver.append(3, 4, topic="a")
+    (found,) = [one for one in forwards(driver) if one.first == 3]
+    frame = next(i for i in driver.items() if isinstance(i, Control) and i.payload == found)
+    del driver.wals[0][frame.offset :]
+    assert len(driver.wals[0]) > size
+    driver.restart(machine_restarted=machine_restarted)
+    driver.bring_over()
+
+    assert driver.datas("b") == [b"1", b"2", b"3", b"4"]
+    assert driver.inbound("a>b")[1] == 4
+    assert not [one for one in lost_in(driver) if one[2] == "source_trim"]
+    driver.append(5, topic="a")
+    assert driver.datas("b") == [b"1", b"2", b"3", b"4", b"5"]
+    same_after_replay(driver)
+
+
+def test_what_a_crash_took_of_the_source_it_took_of_dest():
+    driver = routing(of_source={"durability": "disk"}, of_dest={"durability": "disk"})
+    driver.append(1, 2, topic="a", sync=True)
+    size = len(driver.wals[0])
+    driver.append(3, 4, topic="a")
+    del driver.wals[0][size:]
+    driver.restart(machine_restarted=True)
+    driver.bring_over()
+    driver.append(5, topic="a")
+
+    assert driver.datas("a") == driver.datas("b") == [b"1", b"2", b"5"]
+    assert [one[2] for one in lost_in(driver, "a")] == [one[2] for one in lost_in(driver)] == ["crash"]
+    same_after_replay(driver)
+
+
+def test_what_goes_nowhere_is_in_the_log_before_it_passes_for_lost():
+    driver = routing(of_source={"cap_records": 10}, match="red")
+    for number in range(60):
+        driver.append(number, topic="a", tag=b"blue")
+    driver.restart(machine_restarted=False)
+    driver.bring_over()
+    driver.append(61, topic="a", tag=b"red")
+
+    assert driver.seqs("b") == [1]
+    assert not lost_in(driver)
+    assert len(forwards(driver)) < 30
+    same_after_replay(driver)
+
+
+def test_a_router_that_ends_under_way_brings_nothing_over():
+    driver = routing(of_dest={"cap_records": 2, "discard": "reject"})
+    driver.append(1, 2, topic="a")
+    driver.append(3, topic="a")
+    driver.run()
+    order = driver.engine.forwards.take()
+    driver.delete("b", before_seq=3)
+    driver.carry_out(order, meanwhile=lambda: driver.unroute("a>b"))
+    driver.bring_over(ms=200)
+
+    assert driver.datas("b") == []
+    same_after_replay(driver)
+
+
+def test_a_late_copy_goes_on_to_where_its_dest_is_forwarded():
+    driver = routing(of_dest={"cap_records": 2, "discard": "reject"})
+    driver.route("b", "c")
+    driver.append(1, 2, topic="a")
+    driver.clock.advance(5)
+    driver.append(3, topic="a")
+    driver.bring_over()
+    driver.delete("b", before_seq=3)
+    driver.wait(5 * MOVE_RETRY_MS)
+
+    assert driver.datas("c") == [b"1", b"2", b"3"]
+    assert [copy.ts for copy in driver.read("c")[1]] == [T0, T0, T0 + 5]
+    same_after_replay(driver)
+
+
+def test_a_shard_that_fails_leaves_its_routers_where_the_log_is():
+    driver = routing()
+    driver.append(1, topic="a")
+    driver.propose(driver.appending(2, topic="a"))
+    driver.take()
+    driver.fail()
+
+    assert driver.inbound("a>b") == (1, 1)
+    assert driver.route_of("a>b").sent == 1
+    verify.check_state(driver.engine.state)

@@ -1,0 +1,241 @@
+"""Routers that are late: what was left behind is brought over by orders, as moves are (semantics 8).
+
+    look               a source has got something, or more of it is durable: whoever of its routers is behind is told
+    Forwards.take      an order: the driver reads the records and proposes `BringOver`
+    propose_bring_over one plan: copies, what the source had lost, and what goes along by further routers
+    Forwards.ended     the next order, or a rest, the longer the more often it was refused
+
+What is late: dest is full, or being changed, or in another shard; the store is full; there was too much at once; a
+crash has left it so. Into another shard only what is durable goes, for a crash must not leave there what it takes here.
+
+A range that the source's floor has passed is lost, whatever it held: nobody knows. One that a crash took is passed over
+where dest is in the same shard, for the same crash has taken the copies and dest tells of it; in another shard nothing
+was copied, so it is lost there as well. A record that is damaged is lost, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Final
+
+from topics.codec.log.frame import FrameView
+from topics.engine.commands import BringOver
+from topics.engine.deadlines.timers import FORWARD
+from topics.engine.lane import Lane
+from topics.engine.replies import BroughtOver
+from topics.engine.routers.copies import columns_of, copied
+from topics.engine.routers.following import Copies
+from topics.engine.routers.orders import ForwardOrder
+from topics.engine.routers.route import Route
+from topics.engine.state import EngineState
+from topics.engine.tickets import Ticket
+from topics.engine.writing.change import sync_point
+from topics.kernel.config import Durability
+from topics.kernel.errors import Code, Rejected, TopicsError
+from topics.kernel.limits import (
+    FORWARD_HOPS_MAX,
+    FORWARD_RECORDS_MAX,
+    MOVE_BYTES_MAX,
+    MOVE_RETRY_MAX_MS,
+    MOVE_RETRY_MS,
+    SCAN_SEQS_MAX,
+)
+from topics.log.floors import Reason
+from topics.log.index import LIVE
+from topics.log.routers import match_of
+
+_TOO_MUCH: Final = frozenset((Code.TOPIC_FULL, Code.RECORD_TOO_LARGE, Code.DISK_LOW))
+
+
+def look(state: EngineState, lane: Lane) -> None:
+    """Give orders for those of its routers that are behind, unless one is out or they rest."""
+    assert lane.topic is not None
+    for route in state.routes.leading_from(lane.topic_id):
+        if route.order is not None or route.due_ms is not None:
+            continue
+        if route.sent < lane.topic.head_seq:
+            _give_order(state, route)
+        elif route.cursor < route.sent and route.cursor + 1 < lane.topic.evict_floor:
+            _tell(state, route)
+
+
+def go_on(state: EngineState, router_id: int, _now_ms: int) -> None:
+    """A rest is over."""
+    route = state.routes.get(router_id)
+    if route is not None:
+        route.due_ms = None
+        look(state, route.source)
+
+
+class Forwards:
+    """The engine's side for drivers. `settle`: the end of each of the engine's calls."""
+
+    def __init__(self, state: EngineState, settle: Callable[[], None]) -> None:
+        self._state = state
+        self._settle = settle
+
+    @property
+    def waiting(self) -> bool:
+        """True if `take` has something to give."""
+        return bool(self._state.forward_orders)
+
+    def take(self) -> ForwardOrder | None:
+        """What to bring over next. Whoever takes an order tells its end."""
+        return self._state.forward_orders.popleft() if self._state.forward_orders else None
+
+    def ended(self, order: ForwardOrder, error: TopicsError | None, *, is_there: bool) -> None:
+        """It is there, or not; why not, unless the driver gave it up."""
+        state, route = self._state, self._state.routes.get(order.router_id)
+        if route is None or route.order is not order:
+            return
+        state.time.read()
+        route.order = None
+        is_too_much = isinstance(error, Rejected) and error.code in _TOO_MUCH
+        if is_there:
+            route.failures, route.together = 0, min(route.together * 2, FORWARD_RECORDS_MAX)
+        elif is_too_much and len(order.seqs) > 1:
+            route.together = len(order.seqs) // 2
+        else:
+            wait_ms = min(MOVE_RETRY_MS << min(route.failures, 16), MOVE_RETRY_MAX_MS)
+            route.failures += 1
+            route.due_ms = state.time.timer_ms + wait_ms
+            state.by_timer.set(FORWARD, order.router_id, route.due_ms)
+        look(state, route.source)
+        self._settle()
+
+    @property
+    def late(self) -> int:
+        """Routers that were refused when it was last tried."""
+        return sum(route.failures > 0 for route in self._state.routes.values())
+
+
+def propose_bring_over(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
+    """All of an order at once, and what goes along by further routers. Raises `Rejected` with nothing changed."""
+    command = ticket.command
+    assert isinstance(command, BringOver)
+    order, route = command.order, state.routes.get(command.order.router_id)
+    if route is None or route.order is not order or order.first != route.sent + 1 or route.dest is not lane:
+        state.finish(ticket, BroughtOver())
+        return
+    state.check_writable(lane.shard, lane)
+    if route.dest_topic.config.durability is Durability.EPHEMERAL:
+        raise Rejected(
+            Code.TOPIC_EXISTS_INCOMPATIBLE,
+            f"topic {lane.name!r} is ephemeral: nothing is kept there",
+            topic=lane.name,
+        )
+    copies = Copies(state, now_ms)
+    if order.lost:
+        copies.lose(route, order.last, order.lost)
+    else:
+        _plan(copies, route, order, command.views, set(command.damaged))
+    if copies.sent(route) < order.last:
+        copies.tell(route, order.last)
+    copies.go_on()
+    state.check_space(lane.shard, copies.size, keep_reserve=True)
+    staged = copies.staged
+    copies.raise_ceilings()
+    copies.begin(staged=staged, behind=False, ticket=ticket)
+
+
+def _plan(
+    copies: Copies, route: Route, order: ForwardOrder, views: Sequence[FrameView], damaged: set[int]
+) -> None:  # fmt: skip
+    """Runs of records of one ts, and what is damaged between them, in the order of their seqs."""
+    found = {view.seq: view for view in views}
+    there = (seq for seq in order.seqs if seq in found or seq in damaged)
+    for view_of, group in groupby(
+        there, lambda seq: (found[seq].ts, found[seq].hops) if seq in found else None
+    ):
+        seqs = list(group)
+        if view_of is None:
+            copies.lose(route, seqs[-1], len(seqs))
+            continue
+        ts, hops = view_of[0], copies.hops(route, view_of[1])
+        if hops > FORWARD_HOPS_MAX:
+            continue
+        columns = columns_of([found[seq] for seq in seqs], ts)
+        records = copied(columns, route.router, to_queue=route.dest_topic.jobs is not None)
+        if not copies.fits(route, records):
+            raise Rejected(
+                Code.TOPIC_FULL,
+                f"topic {route.dest.name!r} or the store is full: router {route.router.name!r} waits at seq"
+                f" {route.sent} of {route.source.name!r}; delete records, or raise a cap",
+                topic=route.dest.name,
+                router=route.router.name,
+            )
+        copies.copy(route, records, seqs, last=seqs[-1], ts=ts, hops=hops)
+
+
+def _give_order(state: EngineState, route: Route) -> None:
+    """The next range that there is something to say of, if it may go now."""
+    source, topic = route.source, route.source_topic
+    head_seq = topic.head_seq
+    if route.dest.shard != source.shard and source.durable_seq < head_seq:
+        _ask_for_sync(state, source.shard)
+        head_seq = source.durable_seq
+    first = route.sent + 1
+    if first > head_seq:
+        return
+    lost = topic.index.lost.at(first)
+    if first < topic.evict_floor:
+        route.order = _order(route, topic.evict_floor - 1, lost=topic.evict_floor - first)
+    elif lost is not None:
+        last = min(lost.last, head_seq)
+        is_told = lost.reason == Reason.CRASH.value and route.dest.shard == source.shard
+        route.order = _order(route, last, lost=0 if is_told else last + 1 - first)
+    else:
+        behind = topic.index.lost.next_from(first)
+        last = head_seq if behind is None else min(head_seq, behind.first - 1)
+        route.order = _order(route, *_wanted(state, route, last))
+    state.forward_orders.append(route.order)
+
+
+def _tell(state: EngineState, route: Route) -> None:
+    """What the source has evicted was none of this router's: the log hears of it, if dest is written now."""
+    dest = route.dest
+    try:
+        state.check_writable(dest.shard, dest)
+        copies = Copies(state, state.time.high_ms)
+        copies.tell(route, route.sent)
+        state.check_space(dest.shard, copies.size, keep_reserve=False)
+    except Rejected:
+        return
+    if not dest.blocked:
+        copies.begin(staged=False, behind=False)
+
+
+def _order(route: Route, last: int, seqs: Sequence[int] = (), *, lost: int = 0) -> ForwardOrder:
+    return ForwardOrder(
+        router_id=route.router.id, source=route.source.name, source_id=route.source.topic_id,
+        dest=route.dest.name, first=route.sent + 1, last=last, seqs=seqs, lost=lost,
+    )  # fmt: skip
+
+
+def _wanted(state: EngineState, route: Route, last: int) -> tuple[int, list[int]]:
+    """The seqs that are live, not expired and let pass, as many as one order takes; and up to which seq that is all."""
+    index, now_ms = route.source_topic.index, state.time.high_ms
+    numbers = None if route.router.filter is None else set(match_of(route.router.filter).numbers(index.tags))
+    start, stop = index.position(route.sent + 1), index.position(last + 1)
+    seqs: list[int] = []
+    room = MOVE_BYTES_MAX
+    for at in range(start, min(stop, start + SCAN_SEQS_MAX)):
+        if not index.flags[at] & LIVE:
+            continue
+        if numbers is not None and (index.tag_ids is None or index.tag_ids[at] not in numbers):
+            continue
+        if index.expires is not None and 0 < index.expires[at] < now_ms:
+            continue
+        if len(seqs) == route.together or room < 0:
+            return seqs[-1], seqs
+        seqs.append(index.seq_at(at))
+        room -= index.lengths[at]
+    return (last if stop - start <= SCAN_SEQS_MAX else index.seq_at(start + SCAN_SEQS_MAX) - 1), seqs
+
+
+def _ask_for_sync(state: EngineState, number: int) -> None:
+    """Have what was written on a shard synced, unless that is asked for already."""
+    shard = state.shards[number]
+    if shard.read_only is None and not (shard.pending and shard.pending[-1].lane is None):
+        state.enqueue(number, sync_point())

@@ -1,0 +1,68 @@
+"""The routers that stand, as routes between lanes: kept with what the log says, one change after the other."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from topics.engine.lane import Lane
+from topics.engine.routers.route import Route
+from topics.log.routers import Router, Routers
+
+_NONE: Final[tuple[Route, ...]] = ()
+
+
+class Routes(dict[int, Route]):
+    """By the id of the router. `routers`: the catalog's."""
+
+    def __init__(self, routers: Routers) -> None:
+        super().__init__()
+        self._routers = routers
+        self._sources: dict[int, tuple[Route, ...]] = {}
+
+    def leading_from(self, topic_id: int) -> tuple[Route, ...]:
+        """Those from a topic."""
+        return self._sources.get(topic_id, _NONE)
+
+    def put(self, router: Router, source: Lane, dest: Lane) -> None:
+        """It stands; or it is another one from now on, and goes on where it was."""
+        known = self.get(router.id)
+        if known is not None:
+            known.router = router
+            known.cursor = known.sent = max(known.cursor, router.from_seq)
+        else:
+            self[router.id] = route = Route(router, source, dest)
+            self._sources[source.topic_id] = (*self.leading_from(source.topic_id), route)
+        self._forget_cycles()
+
+    def drop(self, router_id: int) -> None:
+        """It has ended. An order that is out comes to nothing."""
+        route = self.pop(router_id, None)
+        if route is None:
+            return
+        topic_id = route.source.topic_id
+        self._sources[topic_id] = tuple(one for one in self._sources[topic_id] if one is not route)
+        if not self._sources[topic_id]:
+            del self._sources[topic_id]
+        self._forget_cycles()
+
+    def drop_touching(self, lane: Lane) -> None:
+        """A topic has gone, and with it those from it and into it."""
+        for router_id in [number for number, one in self.items() if lane in (one.source, one.dest)]:
+            self.drop(router_id)
+
+    def fall_back(self, shard: int) -> None:
+        """What was on its way into topics of this shard has failed."""
+        for router_id, route in self.items():
+            if route.dest.shard == shard:
+                route.cursor = route.sent = route.dest_topic.inbound[router_id].cursor
+
+    def is_cyclic(self, route: Route) -> bool:
+        """Whether what it brings over may come by it again."""
+        if route.cyclic is None:
+            router = route.router
+            route.cyclic = self._routers.path(router.dest_id, router.source_id) is not None
+        return route.cyclic
+
+    def _forget_cycles(self) -> None:
+        for route in self.values():
+            route.cyclic = None
