@@ -22,8 +22,8 @@ from topics.host.system.folder import make_folder
 from topics.host.system.memory import MemoryDisk
 from topics.kernel.errors import Fatal
 from topics.kernel.ports import Clock
-from topics.store.opened import Opened, StoreOptions
 from topics.store.inline import bring_over_alone
+from topics.store.opened import Opened, StoreOptions
 from topics.store.opening import open_store
 from topics.store.viewing import cannot_open, check_folder, check_there
 
@@ -70,8 +70,9 @@ class ClaimedDirectory:
         progress: Callable[[float], None] | None = None,
         machine_restarted: bool | None = None,
     ) -> Opened:
-        """Read the log, repair its tail, go on; routers that a crash has left behind catch up. If it fails, the directory
-        is released. `machine_restarted`: whether something that was not synced may be gone, if somebody knows better than LOCK.
+        """Read the log, repair its tail, go on; routers that a crash has left behind catch up. If it fails, the
+        directory is released. `machine_restarted`: whether something that was not synced may be gone, if somebody
+        knows better than LOCK.
 
         Raises:
             CannotOpen: the disk failed; the message says what to do.
