@@ -121,7 +121,9 @@ async def test_how_far_it_is_is_measured_for_who_may_see_it():
     root, ours = ({"authorization": f"Bearer {key}"} for key in ("root", "ours"))
     async with open_site(keys=keys) as site:
         for name in ("ours.r", "theirs.r"):
-            await ask(site, "PUT", f"/v0/routers/{name}", {"source": "ours.a", "dest": f"{name}.copies"}, root)
+            await ask(
+                site, "PUT", f"/v0/routers/{name}", {"source": "ours.a", "dest": f"{name}.copies"}, root
+            )
         await ask(site, "POST", "/v0/topics/ours.a", {"records": [{"data": 1}, {"data": 2}]}, root)
 
         page = (await ask(site, "GET", "/v0/metrics", b"", ours)).body.decode()
