@@ -271,5 +271,7 @@ class Routers(RuleBasedStateMachine):
             self.network.routers[name] = Router(name, source, dest, accepts, cursor)
 
 
-Routers.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
-TestRouters = Routers.TestCase
+@pytest.mark.rule("S8.9", "S8.10")
+@pytest.mark.invariant("I-21")
+class TestRouters(Routers.TestCase):
+    settings = settings(max_examples=40, stateful_step_count=20, deadline=None)

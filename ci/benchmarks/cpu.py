@@ -1,8 +1,11 @@
-"""CPU a record of each part alone, by `thread_time`: the sturdiest figure a noisy machine gives."""
+"""CPU a record of each part alone, by `thread_time`: the sturdiest figure a noisy machine gives. Of routers, CPU a
+copy, and what reading copies takes beside reading what they are of.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import count
 
 import topics
@@ -10,7 +13,7 @@ from ci.benchmarks.figure import Figure, Setting, cpu_of
 from ci.benchmarks.payload import BATCH, raws, texts
 from topics.codec.log.frame import encode_run
 from topics.engine.batch import WalPosition
-from topics.engine.commands import Append, PutTopic
+from topics.engine.commands import Append, PutRouter, PutTopic
 from topics.engine.engine import Engine
 from topics.engine.recovery.judge import judge, look
 from topics.engine.recovery.recover import recover
@@ -34,6 +37,8 @@ def figures(setting: Setting) -> Iterator[Figure]:
     for batch in (BATCH, 1):
         yield _put(setting, batch)
     yield _read(setting)
+    yield _copies(setting)
+    yield _read_copies(setting)
     yield _recovery(setting)
 
 
@@ -117,6 +122,52 @@ def _read(setting: Setting) -> Figure:
         return _a_record(
             "cpu: read", setting, work, writes * BATCH, f"limit {READ_LIMIT}, from file cache, verified"
         )
+
+
+def _copies(setting: Setting) -> Figure:
+    """Propose, batch and apply a write of 100 records and what routers bring over of it, the frames going nowhere."""
+    engine, file, offset = Engine(SystemClock(), shards=1), WalFileId(0, 0, 1), count(0, 1 << 26)
+    engine.space(0, ROOM)
+    dests, writes = setting.count(1000, 10), setting.count(5, 2)
+    for number in range(dests):
+        engine.propose(PutRouter(router=f"to-{number}", source="bench", dest=f"dest-{number}"))
+        _carry(engine, file, next(offset))
+    payloads = [text.encode() for text in texts(1)[0][:BATCH]]
+
+    def work() -> None:
+        for _ in range(writes):
+            engine.propose(Append(topic="bench", records=RecordColumns(payloads)))
+            while engine.wants_write(0):
+                _carry(engine, file, next(offset))
+
+    work()
+    value = cpu_of(work, turns=setting.runs) / (writes * BATCH * dests) * 1e6
+    beside = f"200 B; {dests} routers from one topic, batch {BATCH}, no disk"
+    return Figure("cpu: copy by a router", value, "µs", 2.0, 1.0, less=True, beside=beside, cpu=True)
+
+
+def _read_copies(setting: Setting) -> Figure:
+    writes = setting.count(1000, 20)
+    with setting.directory() as path, topics.open(path) as store:
+        source = store.create("bench", durability="disk")
+        store.put_router("copies", source="bench", dest="dest")
+        for write in raws(texts(20)) * (writes // 20):
+            source.put_many(write)
+        dest = store.topic("dest")
+
+        def read(topic: topics.Topic) -> None:
+            from_seq, found = 0, 0
+            while found < writes * BATCH:
+                page = topic.read(from_seq=from_seq, limit=READ_LIMIT)
+                from_seq, found = page.next_from_seq, found + len(page.records)
+
+        read(source)
+        read(dest)
+        of_dest, of_source = (cpu_of(partial(read, one), turns=setting.runs) for one in (dest, source))
+    beside = f"limit {READ_LIMIT}, from file cache"
+    return Figure(
+        "cpu: read copies / their source", of_dest / of_source, "×", 1.3, 1.1, less=True, beside=beside
+    )
 
 
 def _recovery(setting: Setting) -> Figure:

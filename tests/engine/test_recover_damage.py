@@ -18,7 +18,9 @@ from topics.codec.log.control import (
     WriteResult,
     encode_control,
 )
+from topics.codec.log.forwards import Forward, ForwardForm
 from topics.codec.log.frame import Run, encode_run
+from topics.codec.log.routers import RouterCreate
 from topics.codec.log.walheader import HEADER_SIZE, WalHeader
 from topics.engine.recovery.judge import LogState, judge, look
 from topics.engine.recovery.recover import recover
@@ -292,6 +294,19 @@ def test_a_broken_head_is_believed_only_as_far_as_frames_fit_in_the_damaged_byte
         [(None, None, None), ("t", 3, 4)],
         [(3, 4, "corrupt")],
     )
+
+
+def test_what_a_router_has_dealt_with_was_there_though_nothing_else_says_so():
+    """Else its seqs would be given to other records, which no router would ever look at."""
+    router = control(RouterCreate(id=3, name="r", source_id=1, dest_id=2))
+    beyond_belief = broken(broken(record(1, 3)), 19)
+    forward = control(Forward(ForwardForm.COPIES, 3, 1, 1, 3, 1, 0), 2)
+    before = create(1, "t") + create(2, "u") + router + records(1, 1, 2)
+    found = recovered(log_of(before, beyond_belief, forward, mark(900)))
+
+    assert lost(found.catalog.find("t")) == [(3, 3, "corrupt")]
+    assert ("t", 3, 3) in told(found)
+    assert found.catalog.find("u").inbound[3].cursor == 3
 
 
 @pytest.mark.rule("T4.20")

@@ -32,6 +32,7 @@ from topics.engine.commands import (
     Extend,
     Nack,
     PutConsumer,
+    PutRouter,
     PutTopic,
     Redrive,
     Sync,
@@ -62,6 +63,7 @@ from topics.weaver.state.ops import encode_ops
 from topics.weaver.store.intention_store import open_store as open_weaver
 
 ORDERS, CLICKS, CAPPED, FLEETING, GONE = "orders", "clicks", "capped", "fleeting", "gone"
+SPARE: Final = "spare"  # a topic that nobody writes to, and a router joins to another
 READER: Final = "reader"  # a consumer of orders
 SCHEDULE_ID: Final = 9  # of one that fires into clicks
 JOBS, FAILED = "jobs", "failed"  # a queue, and its dead letters
@@ -232,6 +234,7 @@ class _Story:
         self._read()
         self._work()
         self._put(CLICKS, [b'"tick"'] * 2, dedup_id=[firing_id(SCHEDULE_ID, at_ms) for at_ms in (1000, 2000)])
+        self._run(PutRouter(router="spare", source=SPARE, dest=f"{SPARE}.copies"))
         self.opened.engine.log_exact_heads()
         self._drain()
         self._sync()

@@ -23,6 +23,7 @@ from topics.audit.checks.coldtier import HOW, check_cold, check_notes, reach
 from topics.audit.checks.consumer_logs import check_consumers
 from topics.audit.checks.metafiles import check_agreement, check_metafiles
 from topics.audit.checks.queue_logs import check_queues
+from topics.audit.checks.router_logs import check_routers
 from topics.audit.checks.row_checks import CHECKS, check_rows
 from topics.audit.checks.schedule_logs import check_schedules
 from topics.audit.checks.wrong_types import find_wrong_types, wrong_type_violations
@@ -233,6 +234,7 @@ def examine(
         *check_queues(disk, state, every),
         *check_consumers(disk, state, every),
         *check_schedules(disk, state, every),
+        *check_routers(disk, state, every),
         *(_check_journals(disk, state) if options.journals else ()),
         *(check_acknowledged(disk, state, options.acks) if options.acks is not None else ()),
     ]

@@ -16,6 +16,7 @@ import attrs
 import msgspec
 
 from topics.codec.log.control import WriteResult
+from topics.codec.log.forwards import Forward
 from topics.codec.log.scan import scan
 from topics.engine.apply import Catalog, CatalogView, apply
 from topics.engine.batch import WalBatch, WalPosition
@@ -56,7 +57,8 @@ class ShardLog:
         offset, counts = at.offset, []
         path = wal_path(at.file)
         for entry in batch.entries:
-            whole = bool(entry.items) and isinstance(getattr(entry.items[0], "payload", None), WriteResult)
+            first = getattr(entry.items[0], "payload", None) if entry.items else None
+            whole = isinstance(first, WriteResult | Forward)
             for data in [b"".join(entry.chunks)] if whole else entry.chunks:
                 offset += len(data)
                 self.units.append(Unit(data, path, offset))

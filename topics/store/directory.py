@@ -22,6 +22,7 @@ from topics.host.system.folder import make_folder
 from topics.host.system.memory import MemoryDisk
 from topics.kernel.errors import Fatal
 from topics.kernel.ports import Clock
+from topics.store.inline import bring_over_alone
 from topics.store.opened import Opened, StoreOptions
 from topics.store.opening import open_store
 from topics.store.viewing import cannot_open, check_folder, check_there
@@ -69,15 +70,16 @@ class ClaimedDirectory:
         progress: Callable[[float], None] | None = None,
         machine_restarted: bool | None = None,
     ) -> Opened:
-        """Read the log, repair its tail, go on. If it fails, the directory is released. `machine_restarted`: whether
-        something that was not synced may be gone, if somebody knows better than LOCK.
+        """Read the log, repair its tail, go on; routers that a crash has left behind catch up. If it fails, the
+        directory is released. `machine_restarted`: whether something that was not synced may be gone, if somebody
+        knows better than LOCK.
 
         Raises:
             CannotOpen: the disk failed; the message says what to do.
         """
         try:
             settle_place(self.disk, inode=self.lock.inode, remembered=self.lock.remembered)
-            return open_store(
+            opened = open_store(
                 self.disk,
                 clock or SystemClock(),
                 SystemEntropy(),
@@ -90,6 +92,8 @@ class ClaimedDirectory:
                 options=options,
                 progress=progress,
             )
+            bring_over_alone(opened.engine, opened.reader.read, opened.writers)
+            return opened
         except BaseException as error:
             self.release()
             cause = error.__cause__ if isinstance(error, Fatal) else error

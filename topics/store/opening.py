@@ -42,7 +42,7 @@ from topics.host.wal.archive import Archive
 from topics.host.wal.walfile import WalFile
 from topics.kernel.limits import ZERO_FILL_CHUNK
 from topics.kernel.ports import Clock, Disk, Entropy
-from topics.store.inline import bring_over_alone, checkpoint_alone
+from topics.store.inline import checkpoint_alone
 from topics.store.opened import Opened, StoreOptions
 from topics.store.viewing import engine_of, tier_of, unwritable
 from topics.store.writer import ShardWriter
@@ -153,7 +153,8 @@ def _open_with(
     )
     # A changed shard count leaves logs that only a replay of all of them in their order reads (storage 4).
     refused = checkpoint_alone(checkpointer, writers) if form != before else ""
-    opened = Opened(
+    tell(1.0)
+    return Opened(
         engine=engine,
         writers=writers,
         cold=tier,
@@ -165,9 +166,6 @@ def _open_with(
         warnings=[*restored.wrong, *tier.missing(), *_told(refused)],
         sync=options.sync,
     )
-    bring_over_alone(opened.engine, opened.reader.read, writers)
-    tell(1.0)
-    return opened
 
 
 def _told(refused: str) -> list[str]:

@@ -35,6 +35,7 @@ def same_after_replay(driver):
     assert verify.digest(driver.replay()) == verify.digest(driver.engine.catalog)
 
 
+@pytest.mark.rule("S8.8", "S8.17")
 def test_a_copy_is_there_when_its_record_is_acknowledged():
     driver = routing()
     driver.append(1, 2, 3, topic="a")
@@ -45,6 +46,7 @@ def test_a_copy_is_there_when_its_record_is_acknowledged():
     same_after_replay(driver)
 
 
+@pytest.mark.rule("S8.6")
 def test_one_write_whatever_the_fan_out():
     driver = Routing()
     driver.put("a")
@@ -59,6 +61,7 @@ def test_one_write_whatever_the_fan_out():
     same_after_replay(driver)
 
 
+@pytest.mark.rule("S8.13")
 @pytest.mark.parametrize("of_source", CLASSES)
 @pytest.mark.parametrize("of_dest", CLASSES)
 def test_nobody_sees_a_record_before_its_copy(of_source, of_dest):
@@ -102,6 +105,7 @@ def test_a_batch_takes_a_write_with_all_that_follows_it():
     assert {driver.state(f"d{number}").head_seq for number in range(40)} == {3}
 
 
+@pytest.mark.rule("S8.4", "S8.5")
 def test_what_a_record_has_goes_along_and_what_told_its_write_apart_does_not():
     driver = routing(of_source={"type": "queue"}, of_dest={"type": "queue"})
     driver.route("a", "log")
@@ -131,6 +135,7 @@ def test_node_and_tag_stay_behind_if_the_router_says_so():
     same_after_replay(driver)
 
 
+@pytest.mark.rule("S8.23")
 @pytest.mark.parametrize("match", ["red", ["tag", "Glob", "re*"]])
 def test_a_filter_lets_pass_what_it_accepts(match):
     driver = routing(match=match)
@@ -168,6 +173,7 @@ def test_a_chain_of_any_length_goes_in_one_batch():
     same_after_replay(driver)
 
 
+@pytest.mark.rule("S8.21")
 def test_a_cycle_ends_after_its_hops():
     driver = routing()
     driver.route("b", "a", allow_cycle=True)
@@ -181,6 +187,7 @@ def test_a_cycle_ends_after_its_hops():
     same_after_replay(driver)
 
 
+@pytest.mark.rule("S8.22")
 def test_a_copy_says_where_it_is_from_if_it_is_guaranteed_once():
     driver = routing(guarantee="exactly_once")
     driver.route("b", "c", guarantee="exactly_once")
@@ -195,6 +202,7 @@ def test_a_copy_says_where_it_is_from_if_it_is_guaranteed_once():
     same_after_replay(driver)
 
 
+@pytest.mark.rule("S8.24")
 def test_a_dest_has_writes_and_deletes_of_its_own():
     driver = routing(of_dest={"cap_records": 4})
     driver.append(1, 2, topic="a")
@@ -235,6 +243,7 @@ def test_a_topic_that_is_deleted_ends_its_routers():
     same_after_replay(driver)
 
 
+@pytest.mark.rule("S8.7")
 def test_after_a_restart_it_goes_on_where_it_was():
     driver = routing(match="red")
     driver.append(1, 2, topic="a", tag=[b"red", b"blue"])

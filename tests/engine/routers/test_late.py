@@ -26,6 +26,7 @@ def full(driver):
     assert driver.datas("b") == [b"1", b"2", b"3", b"4"]
 
 
+@pytest.mark.rule("S8.18")
 def test_a_dest_that_is_full_holds_its_router_up_and_nobody_else():
     driver = routing(of_dest={"cap_records": 4, "discard": "reject"})
     driver.route("a", "c")
@@ -59,6 +60,7 @@ def test_as_many_go_as_there_is_room_for():
     same_after_replay(driver)
 
 
+@pytest.mark.rule("S8.19", "S4.13")
 def test_what_dies_before_its_turn_takes_no_seq_and_what_is_evicted_takes_one():
     driver = routing(
         of_dest={"cap_records": 2, "discard": "reject"}, of_source={"cap_records": 6, "discard": "old"}
@@ -81,6 +83,7 @@ def test_what_dies_before_its_turn_takes_no_seq_and_what_is_evicted_takes_one():
     same_after_replay(driver)
 
 
+@pytest.mark.rule("S8.3")
 def test_a_copy_that_comes_late_has_the_ts_of_its_record_or_of_the_one_before_it():
     driver = routing(of_dest={"cap_records": 2, "discard": "reject"})
     driver.append(1, 2, topic="a", ttl_ms=60_000)
@@ -107,6 +110,7 @@ def test_a_copy_that_comes_late_has_the_ts_of_its_record_or_of_the_one_before_it
     same_after_replay(driver)
 
 
+@pytest.mark.rule("S8.12")
 @pytest.mark.parametrize("shards", [2, 3])
 def test_into_another_shard_goes_what_is_durable(shards):
     driver = Routing(shards=shards)
@@ -236,6 +240,7 @@ def test_a_crash_between_a_record_and_its_copy_is_made_good(durability, machine_
     same_after_replay(driver)
 
 
+@pytest.mark.rule("S8.14")
 def test_what_a_crash_took_of_the_source_it_took_of_dest():
     driver = routing(of_source={"durability": "disk"}, of_dest={"durability": "disk"})
     driver.append(1, 2, topic="a", sync=True)
@@ -304,3 +309,17 @@ def test_a_shard_that_fails_leaves_its_routers_where_the_log_is():
     assert driver.inbound("a>b") == (1, 1)
     assert driver.route_of("a>b").sent == 1
     verify.check_state(driver.engine.state)
+
+
+def test_what_has_expired_before_its_turn_takes_no_seq():
+    driver = routing(of_dest={"cap_records": 2, "discard": "reject"})
+    driver.append(1, 2, topic="a")
+    driver.append(3, 4, topic="a", ttl_ms=[50, 60_000])
+    driver.bring_over()
+    driver.clock.advance(80)
+    driver.delete("b", before_seq=3)
+    driver.wait(5 * MOVE_RETRY_MS)
+
+    assert driver.datas("b") == [b"4"]
+    assert driver.seqs("b") == [3]
+    same_after_replay(driver)

@@ -16,7 +16,7 @@ from typing import Final
 
 import attrs
 
-from tests.support.planting import consumers, journals, logs, queues, schedules, segments
+from tests.support.planting import consumers, journals, logs, queues, routers, schedules, segments
 from tests.support.planting import files as of_files
 from tests.support.planting.ground import Ground, Kind, Planted, Survey
 from tests.support.sample_store import Files
@@ -31,6 +31,7 @@ KINDS: Final[dict[str, Kind]] = {
     **queues.KINDS,
     **consumers.KINDS,
     **schedules.KINDS,
+    **routers.KINDS,
 }
 
 _APART: Final = (

@@ -55,6 +55,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "queue.dead_letters": "what was deleted as moved is where it was sent, and what arrived was sent",
     "consumers": "a consumer of a topic goes forward by its commits",
     "schedules": "each instant of a schedule is fired once, and a later one later",
+    "routers": "a router joins topics that were there when it was put",
     "kv.journal": "the journal of a database can be folded, and its joins give one state in any order",
     "weaver.journal": "hashes, links and signatures of a Weaver's log hold, and any order of arrival gives one state",
 }

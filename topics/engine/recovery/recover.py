@@ -133,6 +133,8 @@ def recover(
     catalog = folding.catalog
     for key in sorted(verdicts):  # behind everything intact: what a broken head claims is the weakest witness
         folding.damages += name_damages(catalog, verdicts[key])
+    if folding.damages:
+        folding.damages += _lose_forwarded(catalog, folding.damages[0].file)
     cuts = [
         cut_report(catalog, verdict)
         for _, verdict in sorted(verdicts.items())
@@ -297,6 +299,19 @@ def name_damages(catalog: Catalog, verdict: Verdict) -> Iterable[DamageReport]:
             file=damage.file, offset=damage.offset, why=damage.why,
             topic=topic.name, first_seq=first, last_seq=seq,
         )  # fmt: skip
+
+
+def _lose_forwarded(catalog: Catalog, file: WalFileId | SegmentId) -> Iterable[DamageReport]:
+    """What a router has brought over was there: where the source has lost it, its seqs are given to nobody else."""
+    for router in catalog.routers.values():
+        source, dest = catalog.topics[router.source_id], catalog.topics[router.dest_id]
+        first, last = source.head_seq + 1, dest.inbound[router.id].cursor
+        if first <= last:
+            fold.loss(source, LostRange(first, last, Reason.CORRUPT.value, catalog.high_ts))
+            why = f"missing, and router {router.name!r} has dealt with it"
+            yield DamageReport(
+                file=file, offset=0, why=why, topic=source.name, first_seq=first, last_seq=last
+            )
 
 
 def cut_report(catalog: Catalog, verdict: Verdict) -> CutReport | None:

@@ -221,7 +221,8 @@ def _write(
         copies.follow(Given(lane, first_seq, records, now_ms))
         needed += copies.size
     state.check_space(lane.shard, needed, keep_reserve=True)
-    staged = synced or last_seq > lane.ceiling or (copies is not None and copies.staged)
+    waits = not synced and last_seq > lane.ceiling
+    staged = synced or waits or (copies is not None and copies.staged)
     if ceiling:
         lane.ask_ceiling(ceiling)
         state.enqueue(lane.shard, raise_of(lane, ceiling, now_ms))

@@ -24,6 +24,7 @@ from typing import Final
 import attrs
 
 from topics.codec.log.control import CheckpointMark, CommitMark, EvictWatermark, HeadWatermark, TopicCreate
+from topics.codec.log.forwards import Forward
 from topics.codec.log.writes import WholeWrite
 from topics.codec.manifest import Manifest
 from topics.engine.recovery.recover import ShardKey
@@ -31,7 +32,8 @@ from topics.host.wal.logchain import Broken, Chain, Chains
 from topics.kernel.errors import Corrupt, invalid
 
 _MARKS: Final = (CheckpointMark, CommitMark)
-_OWN: Final = (*_MARKS, HeadWatermark, EvictWatermark)  # what the store writes without being asked to
+# What the store writes without being asked to.
+_OWN: Final = (*_MARKS, HeadWatermark, EvictWatermark, Forward)
 _MOMENT_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 
 
