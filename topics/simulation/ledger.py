@@ -245,7 +245,10 @@ class Ledger:
         for topic_id in [gone for gone in self.claims if gone not in topics]:
             del self.claims[topic_id]
         for topic_id, topic in topics.items():
-            self._claims(engine, topic_id).note_config(topic.config)
+            claims = self._claims(engine, topic_id)
+            claims.note_config(topic.config)
+            if topic.inbound:  # what a source had lost, dest tells of while it runs
+                claims.lost = [(first, last, reason) for first, last, reason, _ in topic.index.lost]
 
     def _claims(self, engine: Engine, topic_id: int) -> TopicClaims:
         if topic_id not in self.claims:
