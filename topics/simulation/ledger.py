@@ -14,6 +14,7 @@ from topics.engine.apply import Catalog
 from topics.engine.batch import WalBatch, WalPosition
 from topics.engine.commands import (
     Append,
+    BringOver,
     Checkpointed,
     Claim,
     Command,
@@ -61,6 +62,11 @@ from topics.simulation.queues.job_claims import DURABLE, Place
 from topics.simulation.synced_bytes import SyncWatch
 from topics.testing.faults import DiskCall
 from topics.testing.simdisk import SimDisk
+
+# What they promise beside being synced is told by what a crash leaves.
+_TOLD_BY_CRASHES = (
+    BringOver, Checkpointed, DeleteRouter, DeleteTopic, PutRouter, PutTopic, Redrive, Sync,
+)  # fmt: skip
 
 
 class Ledger:
@@ -143,9 +149,7 @@ class Ledger:
         is_synced = isinstance(reply, TopicPut | TopicDeleted | RouterPut | RouterDeleted)
         if isinstance(command, Sync) or (is_synced and place != DURABLE):
             self._check_durable(place, ticket)
-        if isinstance(
-            command, Sync | DeleteTopic | PutTopic | PutRouter | DeleteRouter | Checkpointed | Redrive
-        ):
+        if isinstance(command, _TOLD_BY_CRASHES):
             return
         topic = engine.catalog.find(command.topic)
         if topic is None:
@@ -241,7 +245,10 @@ class Ledger:
         for topic_id in [gone for gone in self.claims if gone not in topics]:
             del self.claims[topic_id]
         for topic_id, topic in topics.items():
-            self._claims(engine, topic_id).note_config(topic.config)
+            claims = self._claims(engine, topic_id)
+            claims.note_config(topic.config)
+            if topic.inbound:  # what a source had lost, dest tells of while it runs
+                claims.lost = [(first, last, reason) for first, last, reason, _ in topic.index.lost]
 
     def _claims(self, engine: Engine, topic_id: int) -> TopicClaims:
         if topic_id not in self.claims:

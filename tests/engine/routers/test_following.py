@@ -11,6 +11,7 @@ from topics.codec.log.control import Control
 from topics.codec.log.forwards import Forward
 from topics.engine import verify
 from topics.engine.commands import Append
+from topics.engine.moving.moves import begin_move
 from topics.kernel.limits import FORWARD_HOPS_MAX
 
 CLASSES = ("memory", "disk", "fsync")
@@ -75,16 +76,23 @@ def test_nobody_sees_a_record_before_its_copy(of_source, of_dest):
 
 
 def test_what_goes_before_a_copy_holds_up_what_it_is_of():
-    """A write of dest that waits for a sync, in one batch with a write of its source that does not."""
-    driver = routing(of_dest={"durability": "disk"})
-    driver.append(*range(64), topic="b")
+    """The intent of a move out of dest waits for a sync, in one batch with a write of its source that does not."""
+    driver = routing(of_source={"durability": "disk"}, of_dest={"durability": "disk"})
+    driver.put("letters")
     driver.append(1, topic="a")
-    for _ in range(3):
-        driver.propose(Append(topic="b", records=records(*range(200))))
-        driver.propose(Append(topic="a", records=records(1)))
-        before = driver.state("a").head_seq - driver.state("b").head_seq
-        while driver.step():
-            assert (driver.state("a").head_seq - driver.state("b").head_seq - before) in (0, -200)
+    state = driver.engine.state
+    begin_move(state, state.lanes_by_name["b"], [1], "letters", b"failed", driver.engine.now_ms())
+    driver.propose(driver.appending(2, topic="a"))
+    batch = driver.take()
+
+    assert [(entry.lane.name, entry.staged) for entry in batch.entries] == [
+        ("b", True),
+        ("a", True),
+        ("b", True),
+    ]
+    driver.write()
+    assert driver.state("a").head_seq == driver.state("b").head_seq == 1
+    driver.run()
     same_after_replay(driver)
 
 
