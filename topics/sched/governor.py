@@ -39,23 +39,19 @@ class Step(IntEnum):
 
 
 class Governor:
-    """Is asked by whoever could leave something off. `latency_us`: smoothed; `busy`: the share of time, 0 to 1."""
+    """Is asked by whoever could leave something off. `latency_us`: smoothed; `busy`: the share of time, 0 to 1.
+
+    `is_holding`: topics below 0 are not told. `refuses`: writes, where too many wait; each of them asks.
+    """
 
     __slots__ = (
-        "_above_since_us",
-        "_count",
-        "_sum_us",
-        "busy",
-        "is_holding",
-        "latency_us",
-        "pressure",
-        "ready",
-    )
+        "_above_since_us", "_count", "_sum_us", "busy", "is_holding", "latency_us", "pressure", "ready", "refuses",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.pressure = self.latency_us = self.busy = 0.0
         self.ready = 0
-        self.is_holding = False
+        self.is_holding = self.refuses = False
         self._sum_us = self._count = 0
         self._above_since_us: int | None = None
 
@@ -82,6 +78,7 @@ class Governor:
                 + BUSY_SHARE * busy
             )
         assert 0 <= self.pressure <= 1 + 1e-9
+        self.refuses = self.pressure >= REFUSE_FROM
         self._judge(now_us)
 
     @property
@@ -99,10 +96,6 @@ class Governor:
         if self.pressure > WIDEN_ABOVE:
             return Step.WIDEN
         return Step.COALESCE if self.pressure > COALESCE_ABOVE else Step.NOTHING
-
-    @property
-    def refuses(self) -> bool:
-        return self.pressure >= REFUSE_FROM
 
     @property
     def coalesce_us(self) -> int:
