@@ -31,6 +31,7 @@ from topics.engine.commands import (
     Extend,
     Nack,
     PutConsumer,
+    PutRouter,
     PutTopic,
     Redrive,
     Sync,
@@ -61,6 +62,7 @@ from topics.weaver.state.ops import encode_ops
 from topics.weaver.store.intention_store import open_store as open_weaver
 
 ORDERS, CLICKS, CAPPED, FLEETING, GONE = "orders", "clicks", "capped", "fleeting", "gone"
+SPARE: Final = "spare"  # a topic that nobody writes to, and a router joins to another
 READER: Final = "reader"  # a consumer of orders
 JOBS, FAILED = "jobs", "failed"  # a queue, and its dead letters
 KV_TOPIC: Final = "$kv.name.settings"
@@ -229,6 +231,7 @@ class _Story:
         self._delete(ORDERS, match="red", before_seq=3)
         self._read()
         self._work()
+        self._run(PutRouter(router="spare", source=SPARE, dest=f"{SPARE}.copies"))
         self.opened.engine.log_exact_heads()
         self._drain()
         self._sync()

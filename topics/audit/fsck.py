@@ -25,6 +25,7 @@ from topics.audit.checks.copies import check_copies
 from topics.audit.checks.journals import check_journals
 from topics.audit.checks.metafiles import check_agreement, check_metafiles
 from topics.audit.checks.queue_logs import check_queues
+from topics.audit.checks.router_logs import check_routers
 from topics.audit.checks.row_checks import CHECKS, check_rows
 from topics.audit.checks.wrong_types import find_wrong_types, wrong_type_violations
 from topics.audit.recovery import RecoveredDirectory, read, segment_tasks, wal_tasks
@@ -232,6 +233,7 @@ def examine(
         *check_archive(state, every),
         *check_queues(disk, state, every),
         *check_consumers(disk, state, every),
+        *check_routers(disk, state, every),
         *check_copies(disk, state, every),
         *(check_journals(disk, state) if options.journals else ()),
         *(check_acknowledged(disk, state, options.acks) if options.acks is not None else ()),

@@ -16,7 +16,7 @@ from typing import Final
 
 import attrs
 
-from tests.support.planting import consumers, journals, logs, queues, segments
+from tests.support.planting import consumers, journals, logs, queues, routers, segments
 from tests.support.planting import files as of_files
 from tests.support.planting.ground import Ground, Kind, Planted, Survey
 from tests.support.sample_store import Files
@@ -30,6 +30,7 @@ KINDS: Final[dict[str, Kind]] = {
     **journals.KINDS,
     **queues.KINDS,
     **consumers.KINDS,
+    **routers.KINDS,
 }
 
 _APART: Final = (

@@ -20,6 +20,7 @@ queue_logs    every queue by all of the log that is there, `archive/` first: wha
               say
 records       the live records of a topic, as a reader would get them: for checks that must see data, not only
               that it is whole
+router_logs   routers by all of the log that is there, `archive/` first: each joins two topics that are there, or were
 row_checks    the checks: each has a name, says what must hold, and gives violations
 wrong_types   names of files and directories of topics under which something else lies: a pipe, a socket, a
               link, a directory …

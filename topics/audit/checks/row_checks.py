@@ -54,6 +54,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "queue.order": "jobs of a key are leased in order, and no more of them at a time than the queue says",
     "queue.dead_letters": "what was deleted as moved is where it was sent, and what arrived was sent",
     "consumers": "a consumer of a topic goes forward by its commits",
+    "routers": "a router joins topics that were there when it was put",
     "router.copies": "a router goes forward, and what it has copied is what its source has",
     "kv.journal": "the journal of a database can be folded, and its joins give one state in any order",
     "weaver.journal": "hashes, links and signatures of a Weaver's log hold, and any order of arrival gives one state",

@@ -32,12 +32,8 @@ from topics.host.wal.logchain import Broken, Chain, Chains
 from topics.kernel.errors import Corrupt, invalid
 
 _MARKS: Final = (CheckpointMark, CommitMark)
-_OWN: Final = (
-    *_MARKS,
-    HeadWatermark,
-    EvictWatermark,
-    Forward,
-)  # what the store writes without being asked to
+# What the store writes without being asked to.
+_OWN: Final = (*_MARKS, HeadWatermark, EvictWatermark, Forward)
 _MOMENT_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 
 

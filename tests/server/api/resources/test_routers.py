@@ -113,3 +113,22 @@ async def test_a_key_is_told_of_the_names_that_it_sees():
 
         _, gone = await said(site, "DELETE", "/v0/topics/ours.a", b"", ours)
         assert (gone["routers_removed"], gone["routers_removed_count"]) == (["ours.r"], 1)
+
+
+@pytest.mark.rule("H2.14", "H11.4")
+async def test_how_far_it_is_is_measured_for_who_may_see_it():
+    keys = Keys(parse_keys("root,ours::ours"))
+    root, ours = ({"authorization": f"Bearer {key}"} for key in ("root", "ours"))
+    async with open_site(keys=keys) as site:
+        for name in ("ours.r", "theirs.r"):
+            await ask(
+                site, "PUT", f"/v0/routers/{name}", {"source": "ours.a", "dest": f"{name}.copies"}, root
+            )
+        await ask(site, "POST", "/v0/topics/ours.a", {"records": [{"data": 1}, {"data": 2}]}, root)
+
+        page = (await ask(site, "GET", "/v0/metrics", b"", ours)).body.decode()
+        assert 'topics_router_forwarded_total{router="ours.r"} 2.0' in page
+        assert 'topics_router_lag{router="ours.r"} 0.0' in page
+        assert "topics_routers 1.0" in page
+        assert "theirs" not in page
+        assert "topics_routers 2.0" in (await ask(site, "GET", "/v0/metrics", b"", root)).body.decode()
