@@ -11,7 +11,7 @@ from topics.kernel.errors import Corrupt
 
 def check(data: bytes) -> None:
     """A value that says what the bytes say, or `Corrupt`."""
-    kind = FrameType(data[0] % 18 + 1) if data else FrameType.TOPIC_CREATE
+    kind = FrameType(data[0] % len(FrameType) + 1) if data else FrameType.TOPIC_CREATE
     try:
         payload = decode_payload(kind, data[1:])
     except Corrupt:

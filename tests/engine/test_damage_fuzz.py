@@ -81,6 +81,7 @@ def written_everywhere(closed):
     work_on_a_queue(scene)
     written["a", 1][scene.state("a").head_seq] = written["q", 1][4]  # it was moved there
     written["copies", 1] = {1: b'"routed"'}
+    written["q", 1][7] = b'"routed"'
     scene.process_death().open()
     scene.create("e", durability="disk")
     put("e", 2)

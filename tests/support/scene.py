@@ -13,8 +13,8 @@ from topics.simulation.checkpoint import take_checkpoint
 from topics.simulation.machine import open_simulated, peek, restarted
 from topics.simulation.oracle import facts
 from topics.store.inline import carry_out
-from topics.store.moving import moving
 from topics.store.opened import StoreOptions
+from topics.store.orders import next_order
 from topics.store.reading import read_page
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
@@ -139,8 +139,8 @@ class Scene:
         """For a while: what is due, what is written, what is ordered."""
         for _ in range(ms):
             self.write()
-            while (order := self.engine.moves.take()) is not None:
-                self.carry(moving(self.engine, self.opened.reader.read, order))
+            while (steps := next_order(self.engine, self.opened.reader.read)) is not None:
+                self.carry(steps)
                 self.write()
             self.clock.advance(1)
             self.engine.tick()

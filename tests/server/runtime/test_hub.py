@@ -141,6 +141,21 @@ class Told(Follows):
             order.append(self.topic)
 
 
+class Does(Told):
+    """A follower that has something written, between two slices if it is of the top: when so many of a were told, or
+    always.
+    """
+
+    def __init__(self, telling, topic, when, *what):
+        super().__init__(telling, topic)
+        self.when, self.what = when, what
+
+    def told(self, news):
+        super().told(news)
+        if self.when is None or self.telling.counts["a"] in self.when:
+            self.telling.tell(*self.what)
+
+
 @asynccontextmanager
 async def telling(clock, **priorities):
     clock.rate = 0
@@ -185,28 +200,36 @@ async def test_who_comes_while_others_wait_is_told_in_turn_and_not_before_them(m
 @pytest.mark.rule("S10.5")
 @pytest.mark.invariant("I-13")
 async def test_a_topic_that_is_written_while_it_is_told_goes_to_the_end_of_its_band(mock_clock):
-    class Does(Told):
-        def __init__(self, topic, what):
-            super().__init__(made, topic)
-            self.what = what
-
-        def told(self, news):
-            super().told(news)
-            if made.counts["a"] == 3 * SLICE:
-                made.tell(*self.what)
-
     async with telling(mock_clock, a=0, b=0, top=800) as made:
         made.follow("a", 3 * SLICE - 1)
-        made.hub.follow(Does("a", ["top"]))
+        made.hub.follow(Does(made, "a", {3 * SLICE}, "top"))
         made.follow("a", SLICE)
         made.follow("b", SLICE)
-        made.hub.follow(Does("top", ["a", "b"]))  # between two slices of a
+        made.hub.follow(Does(made, "top", None, "a", "b"))
 
         made.tell("a")
         made.tell("b")
 
         assert await made.rest() == "aaaa" + "b" + "aaa"  # the last slice knows of it
         assert made.counts == {"a": 7 * SLICE, "b": SLICE, "top": 1}
+
+
+@pytest.mark.rule("S10.5")
+async def test_what_is_written_while_some_are_told_once_more_is_told_to_all(mock_clock):
+    whenever = {
+        3 * SLICE,
+        6 * SLICE,
+    }  # in the midst of the first go, and of the second, which is to 3 of 4 slices
+    async with telling(mock_clock, a=0, top=800) as made:
+        for count in (2 * SLICE - 1, SLICE - 1, SLICE - 1):
+            made.follow("a", count)
+            made.hub.follow(Does(made, "a", whenever, "top"))
+        made.hub.follow(Does(made, "top", None, "a"))
+
+        made.tell("a")
+
+        await made.rest()
+        assert made.counts["a"] == (4 + 3 + 4) * SLICE
 
 
 @pytest.mark.rule("S10.5")
