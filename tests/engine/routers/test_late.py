@@ -34,12 +34,12 @@ def test_a_dest_that_is_full_holds_its_router_up_and_nobody_else():
 
     assert driver.datas("c") == [b"1", b"2", b"3", b"4", b"5"]
     assert driver.inbound("a>b") == (4, 4)
-    assert driver.engine.forwards.late == 1
+    assert driver.engine.routers.state("a>b").lag == 1
     driver.delete("b", before_seq=3)
     driver.wait(2 * MOVE_RETRY_MS)
     assert driver.datas("b") == [b"3", b"4", b"5"]
     assert driver.inbound("a>b") == (5, 5)
-    assert driver.engine.forwards.late == 0
+    assert driver.engine.routers.state("a>b").lag == 0
     driver.append(6, topic="a")
     assert driver.datas("b") == [b"3", b"4", b"5", b"6"]
     assert not driver.engine.forwards.waiting
