@@ -274,4 +274,4 @@ class Routers(RuleBasedStateMachine):
 @pytest.mark.rule("S8.9", "S8.10")
 @pytest.mark.invariant("I-21")
 class TestRouters(Routers.TestCase):
-    settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+    settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
