@@ -114,6 +114,7 @@ def test_the_store_and_its_command_line_need_no_extra(tmp_path):
         ("demo", "server"),
         ("ls --url http://127.0.0.1:1", "client"),
         ("work q -- true", "worker"),
+        ("spark validate", "spark"),
     ],
 )
 def test_a_command_that_lacks_its_extra_says_which_in_one_line(tmp_path, command, extra):

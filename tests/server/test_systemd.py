@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import signal
 import socket
 
@@ -45,6 +46,21 @@ def test_it_is_told_when_the_server_is_ready_lives_reloads_and_stops(manager, tm
     assert not any(line.startswith("STOPPING") for line in before)
     assert any(line == f"STATUS=serving http://127.0.0.1:{port}" for line in before + alive)
     assert any(line.startswith("MONOTONIC_USEC=") for line in reloading)
+
+
+def test_a_reload_before_it_is_ready_does_not_make_it_so(manager, tmp_path):
+    planted = str(pathlib.Path(__file__).parent / "planted.py")
+    told = {"NOTIFY_SOCKET": manager.getsockname()}
+    with Process("recovery", "port", cwd=tmp_path, entry=[planted], **told) as server:
+        server.until("recovery.waits")
+        os.kill(server.pid, signal.SIGHUP)
+        server.until("settings.reloaded")
+        server.go_on()
+        server.ready()
+        before = until(manager, "READY=1")
+
+    assert "RELOADING=1" not in before
+    assert any(line.startswith("STATUS=serving") for line in before)
 
 
 def test_a_start_that_goes_on_has_its_time_extended_but_not_at_every_step(manager):

@@ -84,6 +84,7 @@ CONSUMERS_PER_TOPIC_MAX: Final = 1000
 WHY_LOG_BYTES_MAX: Final = 64 * MIB  # of snapshots and log
 WHY_MS_MAX: Final = 2000
 WHY_WAITING_MAX: Final = 8  # one is answered at a time
+WHY_PARTS_MAX: Final = 10_000  # of a reader's range: a megabyte of JSON or two
 
 # Waiting.
 PARKED_PER_TOPIC_MAX: Final = 1024

@@ -175,6 +175,9 @@ class ServerRun:
 
     def reload(self) -> None:
         """What a running server reads again: keys, the level of its log, certificates. Nothing wrong ends it."""
+        if self._runtime is None or self.site.draining:  # READY=1 would be told of what is not
+            self._reread()
+            return
         self._systemd.tell_reloading()
         try:
             self._reread()

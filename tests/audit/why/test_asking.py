@@ -10,6 +10,7 @@ import pytest
 import topics
 from tests.support.history import TINY
 from tests.support.scene import SMALL, Scene
+from topics.audit.why import standing
 from topics.audit.why.asking import why, why_range
 from topics.audit.why.kept_log import Budget
 from topics.audit.why.standing import live_of
@@ -120,6 +121,22 @@ def test_what_the_budget_leaves_out_is_counted_and_a_fold_that_is_not_there_is_r
     assert (refused.value.code, "topics why --data" in refused.value.message) == (Code.THROTTLED, True)
     with pytest.raises(Rejected):
         asked(found, "t", 1, budget=lambda: Budget(is_over=lambda: True))
+
+
+def test_a_range_of_many_parts_is_told_so_far_and_asked_on_from_there(monkeypatch):
+    monkeypatch.setattr(standing, "WHY_PARTS_MAX", 3)
+    found = scene()
+    for tag in (b"", b"gone", b"gone", b"", b"", b"gone", b""):
+        found.put("t", 1, tag=[tag])
+    found.delete("t", match="gone")
+    told, at = [], 0
+    while at is not None:
+        answer = why_range(found.disk, "here", "t", at, now_ms=found.clock.now_ms())
+        told.append([(part.first, part.last) for part in answer.parts])
+        assert answer.to_seq == answer.parts[-1].last
+        at = answer.next_from_seq
+
+    assert told == [[(1, 1), (2, 3), (4, 5)], [(6, 6), (7, 7)]]
 
 
 def test_an_ephemeral_topics_range_is_refused_for_no_file_has_it():

@@ -80,7 +80,8 @@ def why_range(
     budget: Callable[[], Budget] = Budget,
     topic_id: int | None = None,
 ) -> WhyRange:
-    """What became of each seq above `from_seq`, up to `to_seq` or the head; of so many at most as a read looks at.
+    """What became of each seq above `from_seq`, up to `to_seq` or the head; of so many at most as a read looks at, in
+    WHY_PARTS_MAX parts at most.
 
     Raises: as `why`, and Rejected: invalid_request of an ephemeral topic, throttled if the budget is too small.
     """
@@ -356,6 +357,8 @@ def _range(known: _Known, from_seq: int, to_seq: int | None, reader: Reader) -> 
     last = min(known.watch.last, head)
     wanted = head if to_seq is None else min(to_seq, head)
     gap = told_of(topic, from_seq + 1, known.now_ms) if from_seq < head else None
+    parts = parts_of(topic, from_seq + 1, last, known.now_ms, known.watch.ends, reader)
+    last = parts[-1].last if parts else last
     return WhyRange(
         topic=topic.name,
         type=topic.config.type.value,
@@ -363,7 +366,7 @@ def _range(known: _Known, from_seq: int, to_seq: int | None, reader: Reader) -> 
         from_seq=from_seq,
         to_seq=max(last, from_seq),
         head_seq=head,
-        parts=parts_of(topic, from_seq + 1, last, known.now_ms, known.watch.ends, reader),
+        parts=parts,
         reason=None if gap is None else gap.reason,
         gap_to=None if gap is None else gap.gap_to,
         next_from_seq=last if last < wanted else None,

@@ -31,6 +31,7 @@ from topics.cli.core.invocation import Invocation, common_options, json_option, 
 from topics.cli.io.paths import PathName, cannot_write
 from topics.cli.io.quantities import counted
 from topics.cli.io.terminal import json_line
+from topics.kernel.extras import Needs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,13 +79,15 @@ def validate(
 
     With --cold-dir its cold tier is checked, too.
     """
-    from topics.audit.checks.acks import load_acks
-    from topics.audit.report.violations import json_lines
     from topics.host.cold.fsspec_store import is_url
     from topics.host.cold.ownership import NOTE_FILE
     from topics.host.directory.owner import same_boot_at
     from topics.kernel.errors import TopicsError
-    from topics.spark.options import located
+
+    with Needs("topics spark", "spark"):
+        from topics.audit.checks.acks import load_acks
+        from topics.audit.report.violations import json_lines
+        from topics.spark.options import located
 
     _, cold_dir = cold_place(invocation)
     where = located(directory or str(root_of(invocation, None)))

@@ -27,6 +27,9 @@ SLOW_LINES_PER_S: Final = 10  # of an overload the first ones say it all
 REQUEST_ID: Final = b"x-request-id"
 _SANE: Final = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 _ID_BYTES: Final = 8
+_METHODS: Final = frozenset(
+    {b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"CONNECT", b"TRACE"}
+)  # others name no span: a client could make up as many as it likes
 _NEVER_S: Final = float("inf")
 _PERFORMANCE: Final = re.compile(rb'"performance":(\{[^{}]*\})\}$')
 _TAIL_BYTES: Final = 200
@@ -106,7 +109,7 @@ class RequestReports:
     def _trace(
         self, tracing: Tracing, head: Head | None, answer: Answer, timed: Timed, request_id: str | None
     ) -> None:
-        method = "_OTHER" if head is None else head.method.decode("latin-1")[:16]
+        method = "_OTHER" if head is None or head.method not in _METHODS else head.method.decode()
         fields = {
             "http.request.method": method,
             "http.route": timed.path or None,

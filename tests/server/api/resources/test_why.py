@@ -104,3 +104,15 @@ async def test_a_key_is_not_told_of_topics_that_it_does_not_see():
 
     assert found["now"]["dest"] == "dlq"
     assert "dlq" not in str(hidden)
+
+
+async def test_who_only_reads_is_given_no_lease():
+    """With its id he could settle the job of another one."""
+    async with open_site() as site:
+        await ask(site, "PUT", "/v0/topics/q", {"type": "queue", "require_lease_id": True})
+        await ask(site, "POST", "/v0/topics/q", {"records": [{"data": 1}]})
+        _, claimed = await said(site, "POST", "/v0/topics/q/claim", {"node": "w"})
+        found = await told(site, "seq=1", "q")
+
+    assert [event["event"] for event in found["events"]] == ["put", "claimed"]
+    assert claimed["claimed"][0]["lease_id"] not in str(found)

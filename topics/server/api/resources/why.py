@@ -103,14 +103,16 @@ async def _off_the_loop(call: HandlerCall, ask: Callable[[], T]) -> T:
 
 
 def _seen(found: Why, key: Key) -> Why:
-    """Without the names of other topics that the key does not see."""
+    """Without the names of other topics that the key does not see, and without the ids of leases: who holds one may
+    settle the job, and who only reads is not given it (nor by peek).
+    """
 
     def without(told: Event | Standing) -> dict[str, None]:
         hidden = ("dest", "source", "router") if isinstance(told, Event) else ("dest",)
         names = ((field, getattr(told, field)) for field in hidden)
         return {field: None for field, name in names if name is not None and not key.sees(name)}
 
-    events = [msgspec.structs.replace(event, **without(event)) for event in found.events]
+    events = [msgspec.structs.replace(event, lease_id=None, **without(event)) for event in found.events]
     return msgspec.structs.replace(
         found, events=events, now=msgspec.structs.replace(found.now, **without(found.now))
     )

@@ -58,7 +58,7 @@ export function changing(topic) {
 
 function inputOf(value, isFixed) {
   if (typeof value === "boolean") return el("input", { type: "checkbox", checked: value, disabled: isFixed })
-  if (typeof value === "number") return el("input", { type: "number", value: String(value), min: "0", disabled: isFixed })
+  if (typeof value === "number") return el("input", { type: "number", value: String(value), min: "0", required: true, disabled: isFixed })
   if (typeof value === "string") return el("input", { type: "text", value, disabled: isFixed, "data-text": true, spellcheck: "false" })
   return el("input", { type: "text", value: JSON.stringify(value), disabled: isFixed, spellcheck: "false" })
 }
