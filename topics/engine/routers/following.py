@@ -126,13 +126,12 @@ class Copies:
     def copy(
         self, route: Route, records: RecordColumns, seqs: Sequence[int], *, last: int, ts: int, hops: int
     ) -> None:  # fmt: skip
-        """Bring over these records, the only ones that are to go up to `last`; `seqs`: those of the source. Their times
-        are relative to `ts`.
+        """Bring over these records, the only ones that are to go up to `last`, as `told`; `seqs`: those of the source.
+        Their times are relative to `ts`.
         """
         dest, first_seq, count = route.dest, self._next_seq(route.dest), len(seqs)
         if ts < self._now_ms and (last_ts := self._last_ts(dest)) > ts:
             records, ts = later(records, last_ts - ts), last_ts
-        records = told(records, route.router, route.source_topic.epoch, seqs, hops)
         chunk, run = encode_run(
             dest.topic_id, first_seq, ts, records,
             durable=route.dest_topic.config.durable, keyed=None, write_frames=0,
@@ -217,9 +216,11 @@ class Copies:
             self.tell(route, last)  # at once: if the cycle is broken, a start would bring them over
         elif kept is not None and not kept:
             self._pass(route, last)
-        elif self.fits(route, records):
+        else:
             seqs: Sequence[int] = range(first, last + 1) if kept is None else [first + i for i in kept]
-            self.copy(route, records, seqs, last=last, ts=given.ts, hops=hops)
+            records = told(records, router, route.source_topic.epoch, seqs, hops)
+            if self.fits(route, records):
+                self.copy(route, records, seqs, last=last, ts=given.ts, hops=hops)
 
     def hops(self, route: Route, before: int) -> int:
         """How often a copy will have been copied on cycles; 0 where the router is on none."""

@@ -24,7 +24,7 @@ from topics.engine.commands import BringOver
 from topics.engine.deadlines.timers import FORWARD
 from topics.engine.lane import Lane
 from topics.engine.replies import BroughtOver
-from topics.engine.routers.copies import columns_of, copied
+from topics.engine.routers.copies import columns_of, copied, told
 from topics.engine.routers.following import Copies
 from topics.engine.routers.orders import ForwardOrder
 from topics.engine.routers.route import Route
@@ -162,6 +162,7 @@ def _plan(
             continue
         columns = columns_of([found[seq] for seq in seqs], ts)
         records = copied(columns, route.router, to_queue=route.dest_topic.jobs is not None)
+        records = told(records, route.router, route.source_topic.epoch, seqs, hops)
         if not copies.fits(route, records):
             raise Rejected(
                 Code.TOPIC_FULL,
