@@ -339,6 +339,38 @@ def test_what_goes_nowhere_is_in_the_log_before_it_passes_for_lost():
     same_after_replay(driver)
 
 
+def _lowers_the_cap(driver):
+    driver.propose(PutTopic(topic="a", config=config(cap_records=3)))
+
+
+def _lets_time_pass(driver):
+    driver.clock.advance(60_001)
+    driver.engine.tick()
+
+
+def _writes_later(driver):
+    driver.clock.advance(60_001)
+    driver.propose(driver.appending(100, topic="a", tag=b"blue"))
+
+
+@pytest.mark.parametrize("evicts", [_lowers_the_cap, _lets_time_pass, _writes_later])
+@pytest.mark.parametrize("of_source", [{"ttl_ms": 60_000}, {"ttl_ms": 60_000, "durability": "fsync"}])
+def test_what_goes_nowhere_is_in_the_log_before_anything_evicts_it(of_source, evicts):
+    driver = routing(of_source=of_source, match="red")
+    for number in range(40):
+        driver.append(number, topic="a", tag=b"blue")
+    assert driver.route_of("a>b").cursor < 40
+    evicts(driver)
+    while driver.step():
+        assert driver.inbound("a>b")[0] + 1 >= driver.topic("a").evict_floor
+    driver.restart(machine_restarted=False)
+    driver.bring_over()
+
+    assert driver.topic("a").evict_floor > 1
+    assert not lost_in(driver)
+    same_after_replay(driver)
+
+
 def test_a_router_that_ends_under_way_brings_nothing_over():
     driver = routing(of_dest={"cap_records": 2, "discard": "reject"})
     driver.append(1, 2, topic="a")

@@ -29,6 +29,7 @@ from topics.engine.tickets import Ticket
 from topics.engine.writing.ceilings import RAISE_BYTES, due_ceiling, raise_of
 from topics.kernel.columns import RecordColumns, Texts
 from topics.kernel.config import Discard, Durability
+from topics.kernel.errors import Rejected
 from topics.kernel.limits import FORWARD_BYTES_MAX, FORWARD_HOPS_MAX, FORWARD_SKIPPED_MAX
 from topics.log import retention
 from topics.log.floors import Reason
@@ -257,8 +258,9 @@ class Copies:
         """
         self._sent[route] = last
         count, config = last - self._cursors.get(route, route.cursor), route.source_topic.config
-        evicts = config.cap_records or config.cap_bytes or config.ttl_ms
-        if count >= FORWARD_SKIPPED_MAX or (evicts and 2 * count >= route.source_topic.index.live_count):
+        evicts, index = config.cap_records or config.cap_bytes or config.ttl_ms, route.source_topic.index
+        is_due = config.ttl_ms and index.live_count and index.ts[index.start] + config.ttl_ms < self._now_ms
+        if count >= FORWARD_SKIPPED_MAX or is_due or (evicts and 2 * count >= index.live_count):
             self.tell(route, last)
 
     def _next_seq(self, lane: Lane) -> int:
@@ -303,3 +305,25 @@ class Copies:
         self.size += size + RAISE_BYTES
         self._stored += stored
         self._sent[route] = self._cursors[route] = last
+
+
+def tell_passed(state: EngineState, route: Route) -> None:
+    """The log hears how far the router is, and that it has brought nothing of this over, if dest is written now."""
+    dest = route.dest
+    if dest.blocked:
+        return
+    try:
+        state.check_writable(dest.shard, dest)
+        copies = Copies(state, state.time.high_ms)
+        copies.tell(route, route.sent)
+        state.check_space(dest.shard, copies.size, keep_reserve=False)
+    except Rejected:
+        return
+    copies.begin(staged=False, behind=False)
+
+
+def tell_all_passed(state: EngineState, lane: Lane) -> None:
+    """Before the source evicts: what its routers have passed over would pass for lost, were that all a crash leaves."""
+    for route in state.routes.leading_from(lane.topic_id):
+        if route.cursor < route.sent:
+            tell_passed(state, route)
