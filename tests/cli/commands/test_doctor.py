@@ -55,6 +55,15 @@ def test_a_directory_that_cannot_be_written_is_bad(call, tmp_path):
     assert checks["directory"]["verdict"] == "bad"
 
 
+@pytest.mark.parametrize("below", ["", "data"])
+def test_a_file_where_the_directory_should_be_is_bad(call, tmp_path, below):
+    (tmp_path / "file").touch()
+    code, checks = found(call, "--data", str(tmp_path / "file" / below), "--set", "port=0")
+
+    assert (code, checks["directory"]["verdict"]) == (1, "bad")
+    assert f"{tmp_path / 'file'} is no directory" in checks["directory"]["found"]
+
+
 @pytest.mark.rule("O2.32")
 def test_too_little_room_is_bad_and_says_from_when_writes_are_refused(call):
     code, checks = found(call, "--set", "min_free_bytes=4611686018427387904", "--set", "port=0")
@@ -76,6 +85,7 @@ def test_a_port_that_somebody_has_is_a_warning(call):
 
 def test_a_log_that_is_newer_than_now_tells_of_a_clock_that_was_set_back(call, tmp_path):
     (tmp_path / "data" / "wal").mkdir(parents=True)
+    (tmp_path / "data" / "wal" / "gone").symlink_to("nowhere")  # as a file that a server takes away meanwhile
     newest = tmp_path / "data" / "wal" / "file"
     newest.touch()
     _, checks = found(call, "--data", str(tmp_path / "data"), "--set", "port=0")

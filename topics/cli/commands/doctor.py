@@ -10,11 +10,12 @@ import os
 import platform
 import resource
 import socket
+import stat
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,8 +105,11 @@ def _is_installed(module: str) -> bool:
 
 
 def _file_system(settings: Settings) -> Finding:
-    folder = there(settings.data)
+    folder, data = there(settings.data), settings.data.absolute()
     kind = file_system_of(folder)
+    for path in (data, *data.parents):
+        if path.exists() and not path.is_dir():
+            return Finding("directory", Verdict.BAD, f"{path} is no directory", "name one with --data")
     if not os.access(folder, os.W_OK):
         return Finding("directory", Verdict.BAD, f"{folder} cannot be written", "change its owner, or --data")
     found = f"{settings.data}, on {kind or 'a file system of unknown kind'}"
@@ -187,7 +191,8 @@ def _files(settings: Settings) -> Finding:
 
 def _clock(settings: Settings) -> Finding:
     """No file that is written now may be newer than now."""
-    ahead_s = max((path.stat().st_mtime - time.time() for path in _log_files(settings.data)), default=0.0)
+    newest_s = max(map(_written_s, (settings.data / "wal").glob("**/*")), default=0.0)
+    ahead_s = newest_s - time.time()
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if ahead_s > AHEAD_S:
         advice = f"the newest log file is {ahead_s:.0f} s ahead of it: set it right (NTP)"
@@ -195,8 +200,13 @@ def _clock(settings: Settings) -> Finding:
     return Finding("clock", Verdict.OK, now)
 
 
-def _log_files(data: Path) -> Sequence[Path]:
-    return [path for path in (data / "wal").glob("**/*") if path.is_file()]
+def _written_s(path: Path) -> float:
+    """0 of what is no file: a server may take it away meanwhile."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return 0.0
+    return status.st_mtime if stat.S_ISREG(status.st_mode) else 0.0
 
 
 def _port(settings: Settings) -> Finding:
