@@ -9,9 +9,8 @@ import msgspec
 
 from topics.calls import messages, records
 from topics.calls.call import Call, OfTopic
-from topics.calls.listing import ask_all
 from topics.calls.page import Page, Record
-from topics.calls.retry import Line, Talk
+from topics.calls.retry import Line, Talk, ask_all
 from topics.engine.apply import CatalogView
 from topics.engine.commands import CommitConsumer, DeleteConsumer, PutConsumer
 from topics.engine.consumers import consumer_state, consumer_states

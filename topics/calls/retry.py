@@ -7,7 +7,7 @@ idempotency key. For how long is `patience`'s to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
@@ -19,6 +19,8 @@ from topics.kernel.errors import Code, TopicsError
 
 T = TypeVar("T")
 
+_PAGE_SIZE: Final = 1000
+_ROWS_MAX: Final = 10_000_000  # what gives more has no end
 _SAFE: Final = frozenset({Code.NOT_READY, Code.THROTTLED})  # said before anything is begun
 
 
@@ -136,3 +138,25 @@ class Line:
             known=self.has_answered,
             chance=self.pace.chance(),
         )
+
+
+def ask_all(
+    line: Line,
+    path: str,
+    read: Callable[[bytes], tuple[Sequence[T], str | None]],
+    of: str,
+    query: Mapping[str, str] | None = None,
+) -> Talk[Sequence[T]]:
+    """Every row, in as many requests as it takes. `read`: the rows of a page, and where the next one begins. `of`: what
+    it is a list of.
+    """
+    found: list[T] = []
+    asked = {**(query or {}), "page_size": str(_PAGE_SIZE)}
+    while True:
+        rows, cursor = yield from line.ask("GET", path, read, query=dict(asked), repeatable=True)
+        found += rows
+        if cursor is None:
+            return found
+        if cursor == asked.get("cursor") or len(found) > _ROWS_MAX:
+            raise not_topics(line.url, f"its list of {of} has no end")
+        asked["cursor"] = cursor

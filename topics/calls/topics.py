@@ -8,9 +8,8 @@ from typing import Any, NoReturn
 from topics.calls import messages
 from topics.calls.call import Call, OfTopic
 from topics.calls.intake import encode_json
-from topics.calls.listing import ask_all
 from topics.calls.messages import TopicSummary
-from topics.calls.retry import Line, Talk
+from topics.calls.retry import Line, Talk, ask_all
 from topics.engine.commands import DeleteTopic, PutMode, PutTopic
 from topics.engine.replies import TopicState
 from topics.kernel.checks import flag

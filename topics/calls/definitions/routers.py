@@ -10,9 +10,8 @@ import msgspec
 
 from topics.calls.call import Call
 from topics.calls.intake import encode_json
-from topics.calls.listing import ask_all
 from topics.calls.messages import FORMAT_LIMITS
-from topics.calls.retry import Line, Talk
+from topics.calls.retry import Line, Talk, ask_all
 from topics.codec.log.routers import AT_LEAST_ONCE
 from topics.engine.commands import DeleteRouter, PutRouter
 from topics.engine.engine import Engine

@@ -12,9 +12,8 @@ import msgspec
 from topics.calls import messages
 from topics.calls.call import Call
 from topics.calls.intake import encode_json, take_records
-from topics.calls.listing import ask_all
 from topics.calls.records import OF_A_RECORD
-from topics.calls.retry import Line, Talk
+from topics.calls.retry import Line, Talk, ask_all
 from topics.codec.log.schedules import Schedule as Definition
 from topics.engine.commands import PutSchedule
 from topics.engine.engine import Engine
