@@ -27,9 +27,8 @@ class FairnessMachine(RuleBasedStateMachine):
         super().__init__()
         self.now_us = 1_000_000
         self.ready, self.oracle = ReadySet(), Fairness()
-        self.passed_over = dict.fromkeys(
-            BANDS, 0
-        )  # what others were served since the band had its turn, while it waited
+        # What others were served since the band had its turn, while it waited.
+        self.passed_over = dict.fromkeys(BANDS, 0)
 
     @rule(
         topic=st.sampled_from(TOPICS),

@@ -46,9 +46,8 @@ class Routers(RuleBasedStateMachine):
         self.scene.open()
         self.network = Network()
         self.classes = dict(zip(TOPICS, classes, strict=True))
-        self.caps = (
-            {"a": 6, "full": 4} if shards == 1 else {"full": 4}
-        )  # who is first there, is anybody's guess
+        # With more shards it is anybody's guess who is first there.
+        self.caps = {"a": 6, "full": 4} if shards == 1 else {"full": 4}
         self.routers = {name: one for name, one in ROUTERS.items() if shards == 1 or name != "red"}
         self.number = 0
         self.is_open_to_loss = True  # nothing but records has been written since all was synced
@@ -196,7 +195,8 @@ class Routers(RuleBasedStateMachine):
         scene = self.scene
         self.network.catch_up(scene.clock.now_ms())
         self._bring_over()
-        if scene.engine.forwards.late:
+        routers = scene.engine.routers
+        if any(routers.state(name).lag for name in routers.names()):
             for _ in range(8):
                 scene.clock.advance(MOVE_RETRY_MAX_MS)
                 scene.engine.tick()
@@ -274,4 +274,4 @@ class Routers(RuleBasedStateMachine):
 @pytest.mark.rule("S8.9", "S8.10")
 @pytest.mark.invariant("I-21")
 class TestRouters(Routers.TestCase):
-    settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+    settings = settings(max_examples=15, stateful_step_count=20, deadline=None)

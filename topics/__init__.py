@@ -120,10 +120,8 @@ _WHERE = {
     "open_trio": "topics.embed.aio.store",
 }
 
-_EXTRAS = (
-    ("topics.client.", "client"),
-    ("topics.embed.aio.", "trio"),
-)  # what lacks no more than anyio: "worker"
+# What lacks no more than anyio: "worker".
+_EXTRAS = (("topics.client.", "client"), ("topics.embed.aio.", "trio"))
 
 __all__ = [
     "Account", "Appended", "AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncQueue",

@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 import pytest
 
+import topics
 from topics.cli.demo.private_server import PrivateServer
 from topics.cli.main import main
 
@@ -80,6 +81,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
     home = tmp_path_factory.mktemp("server")
     with PrivateServer(home / "data", home) as running:
         yield running
+
+
+@pytest.fixture(params=["directory", "server"])
+def at(request: pytest.FixtureRequest, call: Call) -> Call:
+    """`call`, at a directory or at a server, which has no topics yet."""
+    if request.param == "directory":
+        return call
+    server = request.getfixturevalue("server")
+    with topics.Client(server.url) as client:
+        for row in client.list():
+            client.delete(row.topic)
+    return lambda *arguments, **given: call("--url", server.url, *arguments, **given)
 
 
 @pytest.fixture

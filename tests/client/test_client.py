@@ -50,6 +50,8 @@ def test_a_list_is_paged_through_and_one_without_end_is_left() -> None:
             "type": "log",
             "head_seq": 0,
             "earliest_seq": 1,
+            "evict_floor": 1,
+            "effective_priority": 0,
             "count": 0,
             "bytes": 0,
             "durability": "disk",

@@ -14,6 +14,7 @@ def datas(store, topic):
     return [record.data for record in store.topic(topic).records()]
 
 
+@pytest.mark.rule("T5.19")
 def test_it_goes_along_with_a_backup_a_restore_another_count_of_shards_and_a_checkpoint(tmp_path):
     with topics.open(tmp_path / "a") as store:
         made = store.put_router("s->d", "s", "d", filter=["tag", "Glob", "x*"], guarantee="exactly_once")

@@ -31,6 +31,7 @@ from topics.engine.recovery.judge import look
 from topics.engine.verify import check_topic, digest
 from topics.host.directory.layout import find_shards, find_wal_files, wal_path
 from topics.kernel.errors import CannotOpen
+from topics.store.inline import bring_over_alone
 
 
 def written_everywhere(closed):
@@ -102,6 +103,7 @@ def work_on_a_queue(scene):
         scene.run(PutRouter(router=router, source="q", dest="copies"))
     scene.run(DeleteRouter(router="s"))
     scene.put("q", b'"routed"')
+    bring_over_alone(scene.engine, scene.opened.reader.read, scene.opened.writers)
     scene.run(PutConsumer(topic="q", consumer="c", from_seq=2))
     for paused in (True, False):
         scene.run(Pause(topic="q", paused=paused))

@@ -40,7 +40,7 @@ KIND = "a frame of type {}, which this version of topics does not know"
 MORE = "a frame of type {}, of which this version of topics does not know all"
 FRAMES = {
     "a reserved type": (newer(17), KIND.format(17)),
-    "a new type": (newer(19), KIND.format(19)),
+    "a new type": (newer(20), KIND.format(20)),
     "the last type": (newer(255), KIND.format(255)),
     "a new type with a new flag": (flagged(99, 64), KIND.format(99)),
     "a new flag": (flagged(1, 128), MORE.format(1)),
@@ -187,12 +187,12 @@ def test_the_bytes_of_one_inside_a_record_are_data():
     """A record that is whole holds what it likes, at the tail as elsewhere."""
     scene = stored()
     scene.open()
-    scene.put("t", newer(19) * 2)
+    scene.put("t", newer(20) * 2)
     scene.process_death()
     scene.open()
 
     assert not scene.opened.read_only
-    assert scene.read("t")[5] == newer(19) * 2
+    assert scene.read("t")[5] == newer(20) * 2
 
 
 @KINDS

@@ -12,6 +12,7 @@ from topics.spark.session import JAVA_MIN
 
 ROOT = pathlib.Path(topics.__file__).parent
 READ_BY_AUDIT = {
+    "apply",
     "image",
     "moving",
     "recovery",
@@ -24,7 +25,7 @@ def test_the_versions_are_pinned_and_those_are_installed():
     project = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())["project"]
     asked = project["optional-dependencies"]["spark"]
 
-    assert asked == ["pyspark==4.3.*", "pyarrow>=18", "pandas>=2.2,<3"]
+    assert asked == ["topics-log[client]", "pyspark==4.3.*", "pyarrow>=18", "pandas>=2.2,<3"]
     assert JAVA_MIN == 17
     found = {name: importlib.metadata.version(name) for name in ("pyspark", "pyarrow", "pandas")}
     major = {name: [int(part) for part in version.split(".")[:2]] for name, version in found.items()}

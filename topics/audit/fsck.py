@@ -21,6 +21,7 @@ from topics.audit.checks.acks import Acks
 from topics.audit.checks.archived import archive_tasks, check_archive
 from topics.audit.checks.coldtier import HOW, check_cold, check_notes, reach
 from topics.audit.checks.consumer_logs import check_consumers
+from topics.audit.checks.copies import check_copies
 from topics.audit.checks.metafiles import check_agreement, check_metafiles
 from topics.audit.checks.queue_logs import check_queues
 from topics.audit.checks.router_logs import check_routers
@@ -235,6 +236,7 @@ def examine(
         *check_consumers(disk, state, every),
         *check_schedules(disk, state, every),
         *check_routers(disk, state, every),
+        *check_copies(disk, state, every),
         *(_check_journals(disk, state) if options.journals else ()),
         *(check_acknowledged(disk, state, options.acks) if options.acks is not None else ()),
     ]

@@ -18,6 +18,7 @@ workers wait for anything.
     producing       records put one after the other and written together: producers
     workers         who does the jobs of a queue
     watching        topics as they grow, live
+    listing         a list that a server gives by pages
     retry           a request repeated as often as that is safe
     patience        when it is repeated, and for how long; a store that is away
     intake          a caller's values as columns of stored bytes

@@ -9,19 +9,18 @@ import msgspec
 
 from topics.calls import messages, records
 from topics.calls.call import Call, OfTopic
+from topics.calls.listing import ask_all
 from topics.calls.page import Page, Record
 from topics.calls.retry import Line, Talk
-from topics.calls.trouble import not_topics
 from topics.engine.apply import CatalogView
 from topics.engine.commands import CommitConsumer, DeleteConsumer, PutConsumer
 from topics.engine.consumers import consumer_state, consumer_states
 from topics.engine.replies import ConsumerCommitted, ConsumerDeleted, ConsumerPut, ConsumerState
 from topics.kernel.checks import flag, seq_number, whole_number
 from topics.kernel.errors import Code, Rejected
-from topics.kernel.limits import BATCH_FRAMES_MAX, CONSUMERS_PER_TOPIC_MAX, WAIT_MS_MAX
+from topics.kernel.limits import BATCH_FRAMES_MAX, WAIT_MS_MAX
 from topics.log.floors import Gap
 
-_LIST_PAGE: Final = 1000
 READERS_MAX: Final = 16  # tries, each of which another reader was quicker than
 
 
@@ -236,18 +235,7 @@ class List(OfTopic, Call[Sequence[ConsumerState]], frozen=True, eq=False):
     """
 
     def exchange(self, line: Line) -> Talk[Sequence[ConsumerState]]:
-        found: list[ConsumerState] = []
-        query = {"page_size": str(_LIST_PAGE)}
-        while True:
-            rows, cursor = yield from line.ask(
-                "GET", self.path("/consumers"), messages.read_consumers, query=dict(query), repeatable=True
-            )
-            found += rows
-            if cursor is None:
-                return found
-            if cursor == query.get("cursor") or len(found) > 10 * CONSUMERS_PER_TOPIC_MAX:
-                raise not_topics(line.url, "its list of consumers has no end")
-            query["cursor"] = cursor
+        return ask_all(line, self.path("/consumers"), messages.read_consumers, "consumers")
 
 
 def standing(catalog: CatalogView, call: Call[Any]) -> object:

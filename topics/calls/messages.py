@@ -56,12 +56,13 @@ class TopicSummary:
     type: str
     head_seq: int
     earliest_seq: int
-    evict_floor: int
     count: int
     bytes: int
     durability: str
     durable: bool
-    effective_priority: int = 0  # of a server that does not tell
+    # Of a server that does not tell: an older one.
+    evict_floor: int = 1
+    effective_priority: int = 0
 
 
 def summary_of(state: TopicState) -> TopicSummary:

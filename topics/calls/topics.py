@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from topics.calls import messages
 from topics.calls.call import Call, OfTopic
 from topics.calls.intake import encode_json
+from topics.calls.listing import ask_all
 from topics.calls.messages import TopicSummary
 from topics.calls.retry import Line, Talk
-from topics.calls.trouble import not_topics
 from topics.engine.commands import DeleteTopic, PutMode, PutTopic
 from topics.engine.replies import TopicState
 from topics.kernel.checks import flag
@@ -18,9 +18,6 @@ from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import Limits
-
-LIST_PAGE: Final = 1000
-TOPICS_LISTED_MAX: Final = 10_000_000
 
 
 class State(OfTopic, Call[TopicState], frozen=True, eq=False, kw_only=True):
@@ -142,19 +139,7 @@ class List(Call[Sequence[TopicSummary]], frozen=True, eq=False):
             raise invalid("prefix", f"must be a string, not {type(self.prefix).__name__}")
 
     def exchange(self, line: Line) -> Talk[Sequence[TopicSummary]]:
-        """As many requests as it takes."""
-        found: list[TopicSummary] = []
-        query = {"prefix": self.prefix, "page_size": str(LIST_PAGE)}
-        while True:
-            rows, cursor = yield from line.ask(
-                "GET", "/v0/topics", messages.read_list, query=dict(query), repeatable=True
-            )
-            found += rows
-            if cursor is None:
-                return found
-            if cursor == query.get("cursor") or len(found) > TOPICS_LISTED_MAX:
-                raise not_topics(line.url, "its list of topics has no end")
-            query["cursor"] = cursor
+        return ask_all(line, "/v0/topics", messages.read_list, "topics", {"prefix": self.prefix})
 
 
 class Sync(Call[None], frozen=True, eq=False):

@@ -76,9 +76,8 @@ class Catalog:
         self.epochs: dict[str, int] = {}
         self.schedules: dict[str, tuple[int, int]] = {}  # by name: its topic's id, and its own
         self.routers = Routers()
-        self.unrouted: Sequence[
-            tuple[str, str]
-        ] = ()  # by the last removal of a topic: router, its other topic
+        # Of the topic that was removed last: each of its routers, and that one's other topic.
+        self.unrouted: Sequence[tuple[str, str]] = ()
         self.next_topic_id = 1
         self.high_ts = 0
         self._sorted: list[str] | None = None  # the public names, from the first time they are listed

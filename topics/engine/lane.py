@@ -129,6 +129,19 @@ class Lane:
             last_write_ts=topic.last_write_ts or None, last_read_ts=self.last_read_ms or None, queue=queue,
         )  # fmt: skip
 
+    def reserve(self, count: int, size: int) -> None:
+        """The next so many seqs, and the bytes of their records, are given away."""
+        self.next_seq += count
+        self.reserved_records += count
+        self.reserved_bytes += size
+
+    def release(self, count: int, size: int) -> None:
+        """So much is published, or has come to nothing."""
+        self.reserved_records -= count
+        self.reserved_bytes -= size
+        assert self.reserved_records >= 0
+        assert self.reserved_bytes >= 0
+
     def reservations(self) -> dict[str, int]:
         """What is reserved, by kind; all zero on an idle lane."""
         return {

@@ -22,7 +22,6 @@ from topics.sched.priority import AGE_MAX, AGE_STEP_US, age_boost
 
 SLICE: Final = 64  # what one turn may cost: followers told
 AGING_US: Final = 50_000  # between two looks at who has come up
-OLD_US: Final = AGE_MAX * AGE_STEP_US  # from then on waiting adds nothing
 _TOP_DOWN: Final = range(TOP, -1, -1)
 
 
@@ -42,22 +41,13 @@ class ReadySet:
     """Of one loop. Times are of any clock that never goes back."""
 
     __slots__ = (
-        "_aged_us",
-        "_bands",
-        "_counts",
-        "_credit",
-        "_entries",
-        "_held",
-        "_number",
-        "_risings",
-        "is_holding",
-    )
+        "_aged_us", "_bands", "_counts", "_credit", "_entries", "_held", "_number", "_risings", "is_holding",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._bands: list[list[tuple[int, int, str]]] = [
-            [] for _ in range(BANDS)
-        ]  # heaps; some in them have left
+        # Heaps; some in them have left.
+        self._bands: list[list[tuple[int, int, str]]] = [[] for _ in range(BANDS)]
         self._counts = [0] * BANDS
         self._credit = [0] * BANDS
         self._risings: list[tuple[int, int, str]] = []  # a heap: when who reaches the next band
@@ -110,10 +100,9 @@ class ReadySet:
     def served(self, topic: str, cost: int) -> None:
         """Its turn is over, and took so much."""
         assert 0 <= cost <= SLICE
-        assert self._credit[self._entries[topic].band] > 0
-        self._credit[self._entries[topic].band] -= max(
-            cost, 1
-        )  # no turn is free, or one band could have all of them
+        band = self._entries[topic].band
+        assert self._credit[band] > 0
+        self._credit[band] -= max(cost, 1)  # no turn is free, or one band could have all of them
 
     def done(self, topic: str) -> None:
         """It has nothing more to tell."""

@@ -24,9 +24,8 @@ class Notifier:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         address = environment.get("NOTIFY_SOCKET", "")
-        self._address = (
-            address.replace("@", "\0", 1) if address[:1] == "@" else address
-        )  # a name in no directory
+        is_abstract = address[:1] == "@"  # a name in no directory
+        self._address = "\0" + address[1:] if is_abstract else address
         self.watchdog_s = _watchdog_s(environment) if address else 0.0
         self._told_at = -_TOLD_EACH_S
 

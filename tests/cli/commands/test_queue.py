@@ -17,18 +17,6 @@ from topics.cli.demo.private_server import PrivateServer
 Call = Callable[..., Any]
 
 
-@pytest.fixture(params=["directory", "server"])
-def at(request: pytest.FixtureRequest, call: Call) -> Call:
-    """`call`, at the one or at the other."""
-    if request.param == "directory":
-        return call
-    server = request.getfixturevalue("server")
-    with topics.Client(server.url) as client:
-        for row in client.list():
-            client.delete(row.topic)
-    return lambda *arguments, **given: call("--url", server.url, *arguments, **given)
-
-
 @pytest.mark.rule("Q4.13", "Q4.15", "Q4.16", "O2.9")
 def test_a_queue_is_looked_at_paused_and_emptied(at: Call) -> None:
     at("create", "q", "type=queue", "dead_letter=dead", "max_deliveries=9")

@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-import topics
 from tests.cli.conftest import Call
-
-
-@pytest.fixture(params=["directory", "server"])
-def at(request: pytest.FixtureRequest, call: Call) -> Call:
-    """`call`, at the one or at the other."""
-    if request.param == "directory":
-        return call
-    server = request.getfixturevalue("server")
-    with topics.Client(server.url) as client:
-        for row in client.list():
-            client.delete(row.topic)
-    return lambda *arguments, **given: call("--url", server.url, *arguments, **given)
 
 
 def test_a_router_is_put_looked_at_and_ended(at: Call) -> None:

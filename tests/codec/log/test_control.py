@@ -138,7 +138,7 @@ def test_a_payload_comes_back(payload, durable, frames, before):
     assert control.topic_id == (0 if isinstance(payload, CommitMark) else 7)
 
 
-@pytest.mark.rule("T2.16")
+@pytest.mark.rule("T2.16", "T2.17")
 def test_the_types_are_those_of_the_pages():
     assert {kind.name: kind.value for kind in FrameType} == {
         "APPEND": 1, "TOPIC_CREATE": 2, "TOPIC_DELETE": 3, "ROUTER_CREATE": 4, "ROUTER_DELETE": 5, "DELETE": 6,

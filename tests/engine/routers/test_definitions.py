@@ -91,6 +91,7 @@ def test_bad_names_are_refused(args, field):
     assert error.detail["field"] == field
 
 
+@pytest.mark.rule("S3.28")
 def test_a_name_may_have_an_arrow_in_it():
     driver = Driver()
     put(driver, "a->b")
@@ -237,6 +238,7 @@ def test_a_router_waits_for_a_change_of_its_dest():
     assert ticket.error.detail["reason"] == "router_ephemeral"
 
 
+@pytest.mark.rule("S3.31")
 @pytest.mark.parametrize("topic", ["a", "b"])
 def test_a_topics_end_is_that_of_its_routers_and_names_them(topic):
     driver = Driver(shards=3)
@@ -335,6 +337,7 @@ def test_nothing_is_made_without_room_for_all_of_it():
     assert put(driver).created
 
 
+@pytest.mark.rule("S2.14")
 def test_it_is_answered_when_it_is_synced():
     driver = Driver()
     driver.put("a")

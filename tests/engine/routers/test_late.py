@@ -34,12 +34,12 @@ def test_a_dest_that_is_full_holds_its_router_up_and_nobody_else():
 
     assert driver.datas("c") == [b"1", b"2", b"3", b"4", b"5"]
     assert driver.inbound("a>b") == (4, 4)
-    assert driver.engine.forwards.late == 1
+    assert driver.engine.routers.state("a>b").lag == 1
     driver.delete("b", before_seq=3)
     driver.wait(2 * MOVE_RETRY_MS)
     assert driver.datas("b") == [b"3", b"4", b"5"]
     assert driver.inbound("a>b") == (5, 5)
-    assert driver.engine.forwards.late == 0
+    assert driver.engine.routers.state("a>b").lag == 0
     driver.append(6, topic="a")
     assert driver.datas("b") == [b"3", b"4", b"5", b"6"]
     assert not driver.engine.forwards.waiting
@@ -327,4 +327,30 @@ def test_what_has_expired_before_its_turn_takes_no_seq():
 
     assert driver.datas("b") == [b"4"]
     assert driver.seqs("b") == [3]
+    same_after_replay(driver)
+
+
+def test_what_it_has_passed_over_stays_so_when_the_router_is_another_one():
+    driver = routing(match="red")
+    driver.append(1, 2, topic="a", tag=b"blue")
+    driver.route()
+    driver.append(3, topic="a", tag=b"blue")
+    driver.restart(machine_restarted=False)
+    driver.bring_over()
+
+    assert driver.datas("b") == [b"3"]
+    same_after_replay(driver)
+
+
+def test_what_has_ended_on_a_cycle_does_not_go_on_when_the_cycle_is_broken():
+    driver = routing()
+    driver.route("b", "c")
+    driver.route("c", "a", allow_cycle=True)
+    driver.append(1, topic="b")
+    heads = [driver.state(name).head_seq for name in "abc"]
+    driver.unroute("a>b")
+    driver.restart(machine_restarted=False)
+    driver.bring_over()
+
+    assert [driver.state(name).head_seq for name in "abc"] == heads == [3, 3, 3]
     same_after_replay(driver)

@@ -8,6 +8,7 @@ coldtier      cold segments under a check: which of them nobody could look at, a
               should be
 consumer_logs  durable consumers by all of the log that is there, `archive/` first: each goes forward by its
               commits
+copies        what routers have copied against what it is of, by all of the log that is there, `archive/` first
 endings       what reclaiming owes: a flag for each record that was deleted or has expired, and nothing wholly
               below the floor
 journals      journals of databases and Weavers: what their records say of each other

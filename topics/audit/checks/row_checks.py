@@ -56,6 +56,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "consumers": "a consumer of a topic goes forward by its commits",
     "schedules": "each instant of a schedule is fired once, and a later one later",
     "routers": "a router joins topics that were there when it was put",
+    "router.copies": "a router goes forward, and what it has copied is what its source has",
     "kv.journal": "the journal of a database can be folded, and its joins give one state in any order",
     "weaver.journal": "hashes, links and signatures of a Weaver's log hold, and any order of arrival gives one state",
 }

@@ -10,10 +10,9 @@ import msgspec
 
 from topics.calls.call import Call
 from topics.calls.intake import encode_json
+from topics.calls.listing import ask_all
 from topics.calls.messages import FORMAT_LIMITS
 from topics.calls.retry import Line, Talk
-from topics.calls.topics import LIST_PAGE, TOPICS_LISTED_MAX
-from topics.calls.trouble import not_topics
 from topics.codec.log.routers import AT_LEAST_ONCE
 from topics.engine.commands import DeleteRouter, PutRouter
 from topics.engine.engine import Engine
@@ -91,6 +90,11 @@ _deleted: Final = msgspec.json.Decoder(_Deleted).decode
 
 def read_router(body: bytes) -> Router:
     return _value(_sent(body))
+
+
+def _read_list(body: bytes) -> tuple[Sequence[Router], str | None]:
+    page = _list(body)
+    return [_value(sent) for sent in page.routers], page.next_cursor
 
 
 def value_of(state: RouterState) -> Router:
@@ -215,20 +219,9 @@ class List(Call[Sequence[Router]], frozen=True, eq=False):
         return [value_of(engine.routers.state(name)) for name in names]
 
     def exchange(self, line: Line) -> Talk[Sequence[Router]]:
-        """As many requests as it takes."""
-        found: list[Router] = []
-        query = {"prefix": self.prefix, "page_size": str(LIST_PAGE)}
-        query |= {
-            side: name for side, name in (("source", self.source), ("dest", self.dest)) if name is not None
-        }
-        while True:
-            page = yield from line.ask("GET", "/v0/routers", _list, query=dict(query), repeatable=True)
-            found += map(_value, page.routers)
-            if page.next_cursor is None:
-                return found
-            if page.next_cursor == query.get("cursor") or len(found) > TOPICS_LISTED_MAX:
-                raise not_topics(line.url, "its list of routers has no end")
-            query["cursor"] = page.next_cursor
+        sides = {"source": self.source, "dest": self.dest}
+        query = {"prefix": self.prefix, **{side: name for side, name in sides.items() if name is not None}}
+        return ask_all(line, "/v0/routers", _read_list, "routers", query)
 
 
 def _path(name: str) -> str:

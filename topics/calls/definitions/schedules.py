@@ -12,10 +12,9 @@ import msgspec
 from topics.calls import messages
 from topics.calls.call import Call
 from topics.calls.intake import encode_json, take_records
+from topics.calls.listing import ask_all
 from topics.calls.records import OF_A_RECORD
 from topics.calls.retry import Line, Talk
-from topics.calls.topics import LIST_PAGE, TOPICS_LISTED_MAX
-from topics.calls.trouble import not_topics
 from topics.codec.log.schedules import Schedule as Definition
 from topics.engine.commands import PutSchedule
 from topics.engine.engine import Engine
@@ -108,6 +107,11 @@ _deleted: Final = msgspec.json.Decoder(_Deleted).decode
 
 def read_schedule(body: bytes) -> Schedule:
     return _value(_sent(body))
+
+
+def _read_list(body: bytes) -> tuple[Sequence[Schedule], str | None]:
+    page = _list(body)
+    return [_value(sent) for sent in page.schedules], page.next_cursor
 
 
 def value_of(state: ScheduleState) -> Schedule:
@@ -257,14 +261,4 @@ class List(Call[Sequence[Schedule]], frozen=True, eq=False):
         return [value_of(engine.schedules.state(name)) for name in engine.schedules.names(self.prefix)]
 
     def exchange(self, line: Line) -> Talk[Sequence[Schedule]]:
-        """As many requests as it takes."""
-        found: list[Schedule] = []
-        query = {"prefix": self.prefix, "page_size": str(LIST_PAGE)}
-        while True:
-            page = yield from line.ask("GET", "/v0/schedules", _list, query=dict(query), repeatable=True)
-            found += map(_value, page.schedules)
-            if page.next_cursor is None:
-                return found
-            if page.next_cursor == query.get("cursor") or len(found) > TOPICS_LISTED_MAX:
-                raise not_topics(line.url, "its list of schedules has no end")
-            query["cursor"] = page.next_cursor
+        return ask_all(line, "/v0/schedules", _read_list, "schedules", {"prefix": self.prefix})

@@ -38,7 +38,6 @@ HONEST_US: Final = 20.0  # no disk that keeps what it says is faster
 SLOW_MS: Final = 50.0
 AHEAD_S: Final = 60.0
 PYTHON_MAX: Final = (3, 14)
-KEPT_FILES: Final = 256  # beside connections
 IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 FAR: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse.s3fs", "ceph", "glusterfs"})
 EXTRAS: Final = {
@@ -178,8 +177,10 @@ def sync_times(folder: Path) -> list[float]:
 
 
 def _files(settings: Settings) -> Finding:
+    from topics.server.descriptors import FILES_KEPT
+
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = settings.server().max_connections + KEPT_FILES
+    wanted = settings.server().max_connections + FILES_KEPT
     if hard != resource.RLIM_INFINITY and hard < wanted:
         advice = f"max_connections wants {wanted}: raise ulimit -Hn (LimitNOFILE in a unit)"
         return Finding("open files", Verdict.WARNING, f"at most {hard}", advice)

@@ -67,11 +67,7 @@ class Copy(Entry, eq=False, kw_only=True):
             run.offset += offset
 
     def release(self) -> None:
-        lane = self.lane
-        lane.reserved_records -= self.count
-        lane.reserved_bytes -= self.stored
-        assert lane.reserved_records >= 0
-        assert lane.reserved_bytes >= 0
+        self.lane.release(self.count, self.stored)
 
     def settle(self) -> None:
         if self.last_seq > self.lane.written_seq:
@@ -185,9 +181,7 @@ class Copies:
             entry.staged = entry.must_sync = staged
             entry.follows, behind = behind, True
             entry.route.cursor = entry.last
-            lane.next_seq += entry.count
-            lane.reserved_records += entry.count
-            lane.reserved_bytes += entry.stored
+            lane.reserve(entry.count, entry.stored)
             if entry.route.dest_topic.config.durability is not Durability.FSYNC:
                 state.touch(lane)
         if ticket is not None:

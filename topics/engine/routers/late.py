@@ -104,11 +104,6 @@ class Forwards:
         look(state, route.source)
         self._settle()
 
-    @property
-    def late(self) -> int:
-        """Routers that were refused when it was last tried."""
-        return sum(route.failures > 0 for route in self._state.routes.values())
-
 
 def propose_bring_over(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
     """All of an order at once, and what goes along by further routers. Raises `Rejected` with nothing changed."""
@@ -119,9 +114,8 @@ def propose_bring_over(state: EngineState, lane: Lane, ticket: Ticket, now_ms: i
         state.finish(ticket, BroughtOver())
         return
     if not order.lost and order.first < route.source_topic.evict_floor:
-        state.finish(
-            ticket, BroughtOver()
-        )  # evicted since it was ordered, not deleted: another order says so
+        # Evicted since it was ordered, and not deleted: another order says so.
+        state.finish(ticket, BroughtOver())
         return
     state.check_writable(lane.shard, lane)
     if route.dest_topic.config.durability is Durability.EPHEMERAL:

@@ -28,9 +28,8 @@ def state_of(state: EngineState, router: Router) -> RouterState:
     source, dest = topics[router.source_id], topics[router.dest_id]
     cursor, total = dest.inbound[router.id]
     route = state.routes[router.id]
-    if (
-        cursor == route.cursor
-    ):  # nothing is on its way, and of what it has passed over the log need not have heard
+    if cursor == route.cursor:
+        # Nothing is on its way, and of what it has passed over the log need not have heard.
         cursor = min(route.sent, source.head_seq)
     return RouterState(
         source=source.name, dest=dest.name, definition=router, cursor=cursor,

@@ -8,8 +8,8 @@ import msgspec
 
 
 class ForwardOrder(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """Seqs [first, last] of `source` are looked at: the driver reads those of `seqs`, ascending, and proposes `Copy` to
-    `dest`. `lost`: instead, so many of them are lost and there is nothing to read.
+    """Seqs [first, last] of `source` are looked at: the driver reads those of `seqs`, ascending, and proposes
+    `BringOver` to `dest`. `lost`: instead, so many of them are lost and there is nothing to read.
     """
 
     router_id: int

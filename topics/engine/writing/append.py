@@ -145,10 +145,7 @@ class _Write(Entry, eq=False, kw_only=True):
 
     def release(self) -> None:
         lane = self.lane
-        lane.reserved_records -= self.count
-        lane.reserved_bytes -= self.stored
-        assert lane.reserved_records >= 0
-        assert lane.reserved_bytes >= 0
+        lane.release(self.count, self.stored)
         if self.key is not None:
             del lane.keys[self.key]
         if self.dedup_ids is not None:
@@ -234,9 +231,7 @@ def _write(
         dedup_ids=records.dedup_id, key=key, count=count, stored=stored, first_seq=first_seq,
         duplicates=duplicates, plain=key is None and memory is None and records.plain,
     )  # fmt: skip
-    lane.next_seq += count
-    lane.reserved_records += count
-    lane.reserved_bytes += stored
+    lane.reserve(count, stored)
     state.total.add(stored)
     if key is not None or records.dedup_id is not None:
         write.reserve_names()

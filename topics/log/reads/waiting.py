@@ -31,9 +31,8 @@ NO_NEWS: Final = News.NONE  # a member of an enum is found slowly
 FOR_READERS: Final = News.RECORDS | News.GONE
 FOR_STRICT_READERS: Final = FOR_READERS | News.DURABLE  # who is given what is durable
 _EACH: Final = [News(value) for value in range(16)]
-TOLD_TO_READERS: Final = frozenset(
-    news for news in _EACH if news & FOR_READERS
-)  # an intersection is found slowly
+# An intersection is found slowly.
+TOLD_TO_READERS: Final = frozenset(news for news in _EACH if news & FOR_READERS)
 TOLD_TO_STRICT_READERS: Final = frozenset(news for news in _EACH if news & FOR_STRICT_READERS)
 
 
