@@ -63,7 +63,7 @@ class TestBeginning:
         ("end", "why", "how"),
         [
             (
-                pack_frame(19, 0, 1, 0, 0, b"?"),
+                pack_frame(20, 0, 1, 0, 0, b"?"),
                 "was written by a newer topics",
                 "use the topics that wrote it",
             ),

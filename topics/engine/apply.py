@@ -107,10 +107,10 @@ class Catalog:
         del self.topic_ids[topic.name]
         for standing in topic.schedules.values():
             self.schedules.pop(standing.definition.name, None)
-        routers = self.routers.touching(topic.topic_id)
+        routers = self.routers.drop_touching(topic.topic_id)
         self.unrouted = [(one.name, self.topics[one.other_than(topic.topic_id)].name) for one in routers]
         for router in routers:
-            self.unroute(router)
+            self._forget_inbound(router)
         if self._sorted is not None and not is_internal(topic.name):
             at = bisect_left(self._sorted, topic.name)
             assert self._sorted[at] == topic.name
@@ -132,6 +132,9 @@ class Catalog:
     def unroute(self, router: Router) -> None:
         """A router ends, and with it what is known of how far it has come."""
         self.routers.drop(router)
+        self._forget_inbound(router)
+
+    def _forget_inbound(self, router: Router) -> None:
         dest = self.topics.get(router.dest_id)
         if dest is not None:
             dest.inbound.pop(router.id, None)

@@ -69,6 +69,23 @@ class Routers(dict[str, Router]):
             else:
                 del side[topic_id]
 
+    def drop_touching(self, topic_id: int) -> tuple[Router, ...]:
+        """Those from a topic and those into it stand no more. What others have is gone through once, however many."""
+        gone = self.touching(topic_id)
+        for router in gone:
+            del self[router.name]
+        for side, ends in (
+            (self.routes_from, {one.source_id for one in gone}),
+            (self.route_into, {one.dest_id for one in gone}),
+        ):
+            for end in ends:
+                rest = tuple(one for one in side[end] if topic_id not in (one.source_id, one.dest_id))
+                if rest:
+                    side[end] = rest
+                else:
+                    del side[end]
+        return gone
+
     def identified(self, source_id: int, router_id: int) -> Router | None:
         """The router with this id, from that topic."""
         return next((one for one in self.routes_from.get(source_id, ()) if one.id == router_id), None)

@@ -1,17 +1,23 @@
 """Which routers can be, one change at a time, and that their topics and they come and go together (semantics 8)."""
 
+import sys
+
 import msgspec
 import pytest
 
 from tests.engine.driving import Driver, config
 from tests.engine.routers.routing import delete, put, putting, standing
 from topics.codec.log.routers import RouterCreate
+from topics.engine.apply import Catalog
 from topics.engine.commands import DeleteRouter, DeleteTopic, PutMode, PutTopic
+from topics.engine.lane import Lane
+from topics.engine.routers.routes import Routes
 from topics.engine.tickets import Stage
 from topics.engine.verify import digest
-from topics.kernel.config import Durability
+from topics.kernel.config import Durability, TopicConfig
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.limits import Limits
+from topics.log.topic import Topic
 
 
 def refused(driver, code, *args, **fields):
@@ -254,6 +260,40 @@ def test_a_topics_end_is_that_of_its_routers_and_names_them(topic):
     assert driver.topic(other).inbound == {}
     assert put(driver, "r", "a", "b").created
     assert digest(driver.replay()) == digest(driver.engine.catalog)
+
+
+@pytest.mark.parametrize("topic", ["a", "hub"])
+def test_what_a_topics_end_costs_grows_with_its_routers_and_no_faster(topic):
+    """Of each table what is left is looked at once; a step is one pass through a generator."""
+
+    def steps(count):
+        catalog = Catalog()
+        for number, name in enumerate(("a", "hub", *(f"d{n}" for n in range(count))), 1):
+            catalog.add(Topic(number, name, 1, TopicConfig()))
+        for number in range(3, count + 3):
+            catalog.route(RouterCreate(number, f"r{number}", 1, number))
+        catalog.route(RouterCreate(count + 3, "r", 1, 2))
+        lanes = {number: Lane(one.name, number, 0) for number, one in catalog.topics.items()}
+        for number, lane in lanes.items():
+            lane.adopt(catalog.topics[number])
+        routes = Routes(catalog.routers)
+        for router in catalog.routers.values():
+            routes.put(router, lanes[1], lanes[router.dest_id])
+        seen = [0]
+
+        def count_call(_frame, event, _arg):
+            seen[0] += event == "call"
+
+        sys.setprofile(count_call)
+        try:
+            catalog.remove(catalog.find(topic))
+            routes.drop_touching(lanes[1 if topic == "a" else 2])
+        finally:
+            sys.setprofile(None)
+        assert len(routes) == len(catalog.routers) == (0 if topic == "a" else count)
+        return seen[0]
+
+    assert steps(400) <= 5 * steps(100)
 
 
 def test_a_dest_that_goes_right_behind_takes_the_router_with_it():

@@ -9,9 +9,11 @@ from tests.engine.routers.driving import Routing
 from tests.engine.routers.test_following import forwards, routing, same_after_replay
 from topics.codec.log.control import Control
 from topics.engine import verify
-from topics.engine.commands import Append, PutTopic
+from topics.engine.commands import Append, PutRouter, PutTopic
+from topics.host.checkpoint.steps import Propose
 from topics.kernel.ids import shard_of
 from topics.kernel.limits import FORWARD_BYTES_MAX, MOVE_RETRY_MS
+from topics.store.forwarding import forwarding
 
 
 def lost_in(driver, name="b"):
@@ -43,6 +45,23 @@ def test_a_dest_that_is_full_holds_its_router_up_and_nobody_else():
     driver.append(6, topic="a")
     assert driver.datas("b") == [b"3", b"4", b"5", b"6"]
     assert not driver.engine.forwards.waiting
+    same_after_replay(driver)
+
+
+@pytest.mark.rule("S8.18")
+@pytest.mark.parametrize("wait", [False, True])
+def test_what_a_copy_says_of_itself_counts_against_the_cap_of_a_dest_that_rejects(wait):
+    driver = routing(of_dest={"cap_bytes": 120, "discard": "reject"}, guarantee="exactly_once")
+    for _ in range(8):
+        driver.append(b"0123456789", topic="a")
+        if wait:
+            driver.wait(30_000)
+
+    dest = driver.topic("b")
+    assert (dest.evict_floor, dest.index.live_count) == (1, 3)
+    driver.delete("b", before_seq=4)
+    driver.wait(30_000)
+    assert (dest.evict_floor, dest.index.live_count) == (1, 3)
     same_after_replay(driver)
 
 
@@ -129,6 +148,54 @@ def test_into_another_shard_goes_what_is_durable(shards):
     for number in range(6):
         assert driver.datas(f"d{number}") == [b"1", b"3"]
         assert driver.inbound(f"a>d{number}") == (3, 2)
+    same_after_replay(driver)
+
+
+@pytest.mark.rule("S8.22")
+def test_a_change_of_a_router_does_not_take_for_copied_what_another_shard_has_not_written():
+    driver = Routing(shards=3)
+    driver.put("a", durability="disk")
+    driver.route()
+    source, dest = (shard_of(driver.topic(name).topic_id, 3) for name in "ab")
+    assert len({source, dest, 0}) == 3
+    driver.append(1, 2, 3, topic="a", sync=True)
+
+    steps = forwarding(driver.engine, driver.read_extent, driver.engine.forwards.take())
+    step = next(steps)
+    while not isinstance(step, Propose):
+        step.call()
+        step = next(steps)
+    driver.propose(step.command)  # on its way, and not written when the machine stops
+    put = driver.propose(PutRouter(router="a>b", source="a", dest="b", guarantee="exactly_once"))
+    while any([driver.step(0), driver.step(source)]):
+        pass
+    assert put.done
+    driver.restart(machine_restarted=True)
+    driver.bring_over()
+
+    assert driver.datas("b") == [b"1", b"2", b"3"]
+    same_after_replay(driver)
+
+
+def test_a_changed_router_into_another_shard_goes_on_behind_what_it_has_passed_over():
+    driver = Routing(shards=3)
+    driver.put("a", durability="disk")
+    driver.put("x")
+    while shard_of(driver.engine.state.next_topic_id, 3) != shard_of(driver.topic("a").topic_id, 3):
+        driver.put(f"x{driver.engine.state.next_topic_id}")
+    driver.route(match="red")
+    assert driver.engine.state.lanes_by_name["b"].shard != 0
+    driver.append(1, 2, topic="a", tag=[b"blue", b"red"])
+    driver.append(3, 4, topic="a", tag=b"blue")
+    assert driver.route_of("a>b").cursor < driver.route_of("a>b").sent
+    driver.route(match="blue")
+    driver.append(5, topic="a", tag=b"blue")
+    driver.bring_over()
+
+    assert driver.datas("b") == [b"2", b"5"]
+    driver.restart(machine_restarted=False)
+    driver.bring_over()
+    assert driver.datas("b") == [b"2", b"5"]
     same_after_replay(driver)
 
 
@@ -269,6 +336,38 @@ def test_what_goes_nowhere_is_in_the_log_before_it_passes_for_lost():
     assert driver.seqs("b") == [1]
     assert not lost_in(driver)
     assert len(forwards(driver)) < 40
+    same_after_replay(driver)
+
+
+def _lowers_the_cap(driver):
+    driver.propose(PutTopic(topic="a", config=config(cap_records=3)))
+
+
+def _lets_time_pass(driver):
+    driver.clock.advance(60_001)
+    driver.engine.tick()
+
+
+def _writes_later(driver):
+    driver.clock.advance(60_001)
+    driver.propose(driver.appending(100, topic="a", tag=b"blue"))
+
+
+@pytest.mark.parametrize("evicts", [_lowers_the_cap, _lets_time_pass, _writes_later])
+@pytest.mark.parametrize("of_source", [{"ttl_ms": 60_000}, {"ttl_ms": 60_000, "durability": "fsync"}])
+def test_what_goes_nowhere_is_in_the_log_before_anything_evicts_it(of_source, evicts):
+    driver = routing(of_source=of_source, match="red")
+    for number in range(40):
+        driver.append(number, topic="a", tag=b"blue")
+    assert driver.route_of("a>b").cursor < 40
+    evicts(driver)
+    while driver.step():
+        assert driver.inbound("a>b")[0] + 1 >= driver.topic("a").evict_floor
+    driver.restart(machine_restarted=False)
+    driver.bring_over()
+
+    assert driver.topic("a").evict_floor > 1
+    assert not lost_in(driver)
     same_after_replay(driver)
 
 

@@ -305,6 +305,25 @@ async def test_whatever_comes_while_others_are_told_everybody_hears_of_the_last_
     assert [one for one in followers if one.told_at < last[one.topic, one.is_strict]] == []
 
 
+@pytest.mark.rule("S10.5", "S2.9")
+async def test_who_comes_to_follow_while_others_are_told_hears_of_what_comes_then(mock_clock):
+    async with telling(mock_clock, a=0) as made:
+        made.follow("a", 2 * SLICE)
+        made.tell("a")
+        assert made.hub.ready  # the second half of them is still to be told
+        early, late = Follows("a"), Follows("a")
+        made.hub.follow(early)  # and reads up to here
+        made.tell("a")
+        await made.rest()
+
+        assert early.news
+        made.tell("a")
+        assert made.hub.ready
+        made.hub.follow(late)
+        await made.rest()
+        assert not late.news  # or whoever waits once and again would keep it from its end
+
+
 def press(governor):
     """Have it see nothing but trouble for two seconds."""
     for n in range(20):

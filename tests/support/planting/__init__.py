@@ -58,7 +58,7 @@ _APART: Final = (
     ),
     (
         "queue.leases: a late ack", "queue.deliveries: too many", "queue.order: a key out of order",
-        "consumers: a commit that goes back", "schedules: an instant twice",
+        "consumers: a commit that goes back", "schedules: an instant twice", "routers: into a topic that is gone",
     ),
 )  # fmt: skip
 # All kinds, in groups that can be found beside each other: one that damages a snapshot hides what depends on it.

@@ -97,19 +97,21 @@ class Subscribers:
 class Dirty:
     """A topic with news that its followers are not told yet: `kinds` of it. It is told in a go: to `followers`, of whom
     it is the turn of the one at `at`; None before the first turn. What comes meanwhile is for those, too, who were told
-    already: `again`, to those before `told_before`. Such a go is to a part of them.
+    already: `again`, to those before `told_before`, and for those who have `joined` since. Such a go is to a part of
+    them.
     """
 
-    __slots__ = ("again", "at", "followers", "is_part", "kinds", "news", "told_before")
+    __slots__ = ("again", "at", "followers", "is_part", "joined", "kinds", "news", "told_before")
 
     def __init__(
-        self, kinds: News, news: Subscribers, followers: Sequence[Follower] | None = None, at: int = 0
+        self, kinds: News, news: Subscribers, followers: list[Follower] | None = None, at: int = 0
     ) -> None:
         self.kinds = kinds
         self.news = news
         self.followers = followers
         self.at = at
         self.again, self.told_before = NO_NEWS, 0
+        self.joined: list[Follower] = []
         self.is_part = False
 
     def add(self, kinds: News, news: Subscribers) -> None:
@@ -129,7 +131,7 @@ class Dirty:
             return None
         if self.is_part or (self.again in TOLD_TO_READERS and self.kinds not in TOLD_TO_READERS):
             return Dirty(self.again, self.news)  # to more than those whom this one was for
-        go = Dirty(self.kinds, self.news, self.followers[: self.told_before])
+        go = Dirty(self.kinds, self.news, self.followers[: self.told_before] + self.joined)
         go.is_part = True
         return go
 
@@ -181,6 +183,9 @@ class Hub:
         """From here on it is told of all news, until it leaves."""
         table = self._strict if follower.is_strict else self._following
         table.setdefault(follower.topic, {})[follower] = None
+        dirty = self._dirty.get(follower.topic)
+        if dirty is not None and dirty.followers is not None:
+            dirty.joined.append(follower)
 
     def leave(self, follower: Follower) -> None:
         table = self._strict if follower.is_strict else self._following
@@ -295,7 +300,7 @@ class Hub:
                 if (go := dirty.next_go()) is not None:
                     self._mark(topic, go)
 
-    def _followers(self, topic: str, kinds: News) -> Sequence[Follower]:
+    def _followers(self, topic: str, kinds: News) -> list[Follower]:
         """Whom news of these kinds is for."""
         followers = list(self._following.get(topic, _NOBODY)) if kinds in TOLD_TO_READERS else []
         return followers + list(self._strict[topic]) if topic in self._strict else followers

@@ -14,7 +14,9 @@ from topics.codec.log.routers import GUARANTEES, RouterCreate, RouterDelete
 from topics.engine.commands import DEFAULT_CONFIG, DeleteRouter, PutRouter
 from topics.engine.lane import Lane
 from topics.engine.replies import RouterDeleted, RouterPut, RouterState
+from topics.engine.routers.following import Copies
 from topics.engine.routers.looking import router_state, state_of
+from topics.engine.routers.route import Route
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
 from topics.engine.writing.change import Barrier
@@ -80,15 +82,33 @@ def _put(
         state.next_topic_id + len(made), command.router, source.topic_id, dest.topic_id,
         from_seq=source.next_seq - 1,
     )  # fmt: skip
+    passed: Copies | None = None
     if standing is not None:  # what it has passed over was by what it is now
-        first = msgspec.structs.replace(standing, from_seq=state.routes[standing.id].sent)
+        route = state.routes[standing.id]
+        if dest.shard == 0:
+            first = msgspec.structs.replace(standing, from_seq=route.sent)
+        elif route.cursor < route.sent:
+            passed = _passed(state, route, now_ms)
     definition = _definition(command, first)
     entry = _Put.of(source, [definition], now_ms, staged=True, must_sync=True, ticket=ticket)
     state.check_space(0, entry.size + sum(one.size for one in made), keep_reserve=True)
+    if passed is not None:
+        passed.begin(staged=False, behind=False)
     begin(state, made)
     state.next_topic_id = max(state.next_topic_id, definition.id + 1)
     entry.state, entry.definition, entry.created = state, definition, standing is None
     _begin(state, entry)
+
+
+def _passed(state: EngineState, route: Route, now_ms: int) -> Copies:
+    """Of a router into another shard than that of definitions, how far it is goes to dest's log. In its definition it
+    would outlive copies that are not written yet, or not synced.
+    """
+    state.check_writable(route.dest.shard, route.dest)
+    copies = Copies(state, now_ms)
+    copies.tell(route, route.sent)
+    state.check_space(route.dest.shard, copies.size, keep_reserve=False)
+    return copies
 
 
 def propose_delete_router(state: EngineState, ticket: Ticket, now_ms: int) -> None:

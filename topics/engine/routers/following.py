@@ -29,6 +29,7 @@ from topics.engine.tickets import Ticket
 from topics.engine.writing.ceilings import RAISE_BYTES, due_ceiling, raise_of
 from topics.kernel.columns import RecordColumns, Texts
 from topics.kernel.config import Discard, Durability
+from topics.kernel.errors import Rejected
 from topics.kernel.limits import FORWARD_BYTES_MAX, FORWARD_HOPS_MAX, FORWARD_SKIPPED_MAX
 from topics.log import retention
 from topics.log.floors import Reason
@@ -122,13 +123,12 @@ class Copies:
     def copy(
         self, route: Route, records: RecordColumns, seqs: Sequence[int], *, last: int, ts: int, hops: int
     ) -> None:  # fmt: skip
-        """Bring over these records, the only ones that are to go up to `last`; `seqs`: those of the source. Their times
-        are relative to `ts`.
+        """Bring over these records, the only ones that are to go up to `last`, as `told`; `seqs`: those of the source.
+        Their times are relative to `ts`.
         """
         dest, first_seq, count = route.dest, self._next_seq(route.dest), len(seqs)
         if ts < self._now_ms and (last_ts := self._last_ts(dest)) > ts:
             records, ts = later(records, last_ts - ts), last_ts
-        records = told(records, route.router, route.source_topic.epoch, seqs, hops)
         chunk, run = encode_run(
             dest.topic_id, first_seq, ts, records,
             durable=route.dest_topic.config.durable, keyed=None, write_frames=0,
@@ -211,9 +211,11 @@ class Copies:
             self.tell(route, last)  # at once: if the cycle is broken, a start would bring them over
         elif kept is not None and not kept:
             self._pass(route, last)
-        elif self.fits(route, records):
+        else:
             seqs: Sequence[int] = range(first, last + 1) if kept is None else [first + i for i in kept]
-            self.copy(route, records, seqs, last=last, ts=given.ts, hops=hops)
+            records = told(records, router, route.source_topic.epoch, seqs, hops)
+            if self.fits(route, records):
+                self.copy(route, records, seqs, last=last, ts=given.ts, hops=hops)
 
     def hops(self, route: Route, before: int) -> int:
         """How often a copy will have been copied on cycles; 0 where the router is on none."""
@@ -250,8 +252,9 @@ class Copies:
         """
         self._sent[route] = last
         count, config = last - self._cursors.get(route, route.cursor), route.source_topic.config
-        evicts = config.cap_records or config.cap_bytes or config.ttl_ms
-        if count >= FORWARD_SKIPPED_MAX or (evicts and 2 * count >= route.source_topic.index.live_count):
+        evicts, index = config.cap_records or config.cap_bytes or config.ttl_ms, route.source_topic.index
+        is_due = config.ttl_ms and index.live_count and index.ts[index.start] + config.ttl_ms < self._now_ms
+        if count >= FORWARD_SKIPPED_MAX or is_due or (evicts and 2 * count >= index.live_count):
             self.tell(route, last)
 
     def _next_seq(self, lane: Lane) -> int:
@@ -296,3 +299,25 @@ class Copies:
         self.size += size + RAISE_BYTES
         self._stored += stored
         self._sent[route] = self._cursors[route] = last
+
+
+def tell_passed(state: EngineState, route: Route) -> None:
+    """The log hears how far the router is, and that it has brought nothing of this over, if dest is written now."""
+    dest = route.dest
+    if dest.blocked:
+        return
+    try:
+        state.check_writable(dest.shard, dest)
+        copies = Copies(state, state.time.high_ms)
+        copies.tell(route, route.sent)
+        state.check_space(dest.shard, copies.size, keep_reserve=False)
+    except Rejected:
+        return
+    copies.begin(staged=False, behind=False)
+
+
+def tell_all_passed(state: EngineState, lane: Lane) -> None:
+    """Before the source evicts: what its routers have passed over would pass for lost, were that all a crash leaves."""
+    for route in state.routes.leading_from(lane.topic_id):
+        if route.cursor < route.sent:
+            tell_passed(state, route)

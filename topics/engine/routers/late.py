@@ -24,8 +24,8 @@ from topics.engine.commands import BringOver
 from topics.engine.deadlines.timers import FORWARD
 from topics.engine.lane import Lane
 from topics.engine.replies import BroughtOver
-from topics.engine.routers.copies import columns_of, copied
-from topics.engine.routers.following import Copies
+from topics.engine.routers.copies import columns_of, copied, told
+from topics.engine.routers.following import Copies, tell_passed
 from topics.engine.routers.orders import ForwardOrder
 from topics.engine.routers.route import Route
 from topics.engine.state import EngineState
@@ -57,7 +57,7 @@ def look(state: EngineState, lane: Lane) -> None:
         if route.sent < lane.topic.head_seq:
             _give_order(state, route)
         elif route.cursor < route.sent and route.cursor + 1 < lane.topic.evict_floor:
-            _tell(state, route)
+            tell_passed(state, route)
 
 
 def go_on(state: EngineState, router_id: int, _now_ms: int) -> None:
@@ -156,6 +156,7 @@ def _plan(
             continue
         columns = columns_of([found[seq] for seq in seqs], ts)
         records = copied(columns, route.router, to_queue=route.dest_topic.jobs is not None)
+        records = told(records, route.router, route.source_topic.epoch, seqs, hops)
         if not copies.fits(route, records):
             raise Rejected(
                 Code.TOPIC_FULL,
@@ -189,20 +190,6 @@ def _give_order(state: EngineState, route: Route) -> None:
         last = head_seq if behind is None else min(head_seq, behind.first - 1)
         route.order = _order(route, *_wanted(state, route, last))
     state.forward_orders.append(route.order)
-
-
-def _tell(state: EngineState, route: Route) -> None:
-    """What the source has evicted was none of this router's: the log hears of it, if dest is written now."""
-    dest = route.dest
-    try:
-        state.check_writable(dest.shard, dest)
-        copies = Copies(state, state.time.high_ms)
-        copies.tell(route, route.sent)
-        state.check_space(dest.shard, copies.size, keep_reserve=False)
-    except Rejected:
-        return
-    if not dest.blocked:
-        copies.begin(staged=False, behind=False)
 
 
 def _order(route: Route, last: int, seqs: Sequence[int] = (), *, lost: int = 0) -> ForwardOrder:

@@ -18,11 +18,11 @@ class Route:
     `cursor`: the log has, or gets, all up to this seq of the source. `sent`: so far it has been looked at; what is
     between the two goes nowhere, and the log need not hear of it yet. It is late while `sent` is behind the source's
     last assigned seq. `order` is out, of which `together` records are one; `failures`: in a row; `due_ms`: when to try
-    again, of `timer_ms`. `cyclic`: records may come by it again; None: nobody has asked.
+    again, of `timer_ms`.
     """
 
     __slots__ = (
-        "cursor", "cyclic", "dest", "dest_topic", "due_ms", "failures", "order", "router", "sent", "source",
+        "cursor", "dest", "dest_topic", "due_ms", "failures", "order", "router", "sent", "source",
         "source_topic", "together",
     )  # fmt: skip
 
@@ -37,4 +37,3 @@ class Route:
         self.together = FORWARD_RECORDS_MAX
         self.failures = 0
         self.due_ms: int | None = None
-        self.cyclic: bool | None = None

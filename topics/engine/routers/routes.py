@@ -18,6 +18,7 @@ class Routes(dict[int, Route]):
         super().__init__()
         self._routers = routers
         self._sources: dict[int, tuple[Route, ...]] = {}
+        self._cyclic: dict[int, bool] = {}  # by the id of a router, of those of which somebody has asked
 
     def leading_from(self, topic_id: int) -> tuple[Route, ...]:
         """Those from a topic."""
@@ -32,7 +33,7 @@ class Routes(dict[int, Route]):
         else:
             self[router.id] = route = Route(router, source, dest)
             self._sources[source.topic_id] = (*self.leading_from(source.topic_id), route)
-        self._forget_cycles()
+        self._cyclic.clear()
 
     def drop(self, router_id: int) -> None:
         """It has ended. An order that is out comes to nothing."""
@@ -43,12 +44,17 @@ class Routes(dict[int, Route]):
         self._sources[topic_id] = tuple(one for one in self._sources[topic_id] if one is not route)
         if not self._sources[topic_id]:
             del self._sources[topic_id]
-        self._forget_cycles()
+        self._cyclic.clear()
 
     def drop_touching(self, lane: Lane) -> None:
         """A topic has gone, and with it those from it and into it."""
-        for router_id in [number for number, one in self.items() if lane in (one.source, one.dest)]:
-            self.drop(router_id)
+        gone = [number for number, one in self.items() if lane in (one.source, one.dest)]
+        sources = {self.pop(number).source.topic_id for number in gone}
+        for topic_id in sources:
+            rest = tuple(one for one in self._sources.pop(topic_id) if one.router.id in self)
+            if rest:
+                self._sources[topic_id] = rest
+        self._cyclic.clear()
 
     def fall_back(self, shard: int) -> None:
         """What was on its way into topics of this shard has failed."""
@@ -58,11 +64,9 @@ class Routes(dict[int, Route]):
 
     def is_cyclic(self, route: Route) -> bool:
         """Whether what it brings over may come by it again."""
-        if route.cyclic is None:
-            router = route.router
-            route.cyclic = self._routers.path(router.dest_id, router.source_id) is not None
-        return route.cyclic
-
-    def _forget_cycles(self) -> None:
-        for route in self.values():
-            route.cyclic = None
+        router = route.router
+        found = self._cyclic.get(router.id)
+        if found is None:
+            found = self._routers.path(router.dest_id, router.source_id) is not None
+            self._cyclic[router.id] = found
+        return found

@@ -26,6 +26,7 @@ from topics.engine.commands import DEFAULT_CONFIG, DeleteRecords, DeleteTopic, P
 from topics.engine.lane import Lane
 from topics.engine.moving.dead_letter import check_dead_letter, made_with
 from topics.engine.replies import RecordsDeleted, Retired, Synced, TopicDeleted, TopicPut
+from topics.engine.routers.following import tell_all_passed
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
 from topics.engine.writing.admit import check_new_config
@@ -109,6 +110,7 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
     carried = _carry(topic) if crosses and old.durability is Durability.EPHEMERAL else None
     payloads: list[Payload] = [] if carried is not None else _time_first(topic, now_ms)
     payloads.append(ConfigUpdate(new.echo(), carried))
+    tell_all_passed(state, lane)
     enqueue_barrier(state, _ConfigChange, lane, ticket, payloads, now_ms, shard=lane.shard)
 
 
@@ -232,7 +234,10 @@ def propose_delete_records(state: EngineState, lane: Lane, ticket: Ticket, now_m
     before_seq = None if command.before_seq is None else min(command.before_seq, upto + 1)
     given = None if command.match is None else msgspec.json.encode(command.match.wire())
     payloads = [*_time_first(topic, now_ms), Delete(before_seq, given, upto)]
-    state.enqueue(lane.shard, in_class(state, _RecordDeletion, lane, ticket, payloads, now_ms))
+    entry = in_class(state, _RecordDeletion, lane, ticket, payloads, now_ms)
+    if topic.config.ttl_ms:
+        tell_all_passed(state, lane)
+    state.enqueue(lane.shard, entry)
 
 
 class _RecordDeletion(Entry, eq=False, kw_only=True):
@@ -270,6 +275,8 @@ def propose_retire(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
         return
     state.check_writable(lane.shard, lane)
     entry = in_class(state, _Retirement, lane, ticket, payloads, now_ms)
+    if topic.config.ttl_ms:
+        tell_all_passed(state, lane)
     lane.retiring = ticket
     state.enqueue(lane.shard, entry)
 
