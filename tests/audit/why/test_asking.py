@@ -10,7 +10,6 @@ import pytest
 import topics
 from tests.support.history import TINY
 from tests.support.scene import SMALL, Scene
-from topics.audit.why import standing
 from topics.audit.why.asking import why, why_range
 from topics.audit.why.kept_log import Budget
 from topics.audit.why.standing import live_of
@@ -123,15 +122,14 @@ def test_what_the_budget_leaves_out_is_counted_and_a_fold_that_is_not_there_is_r
         asked(found, "t", 1, budget=lambda: Budget(is_over=lambda: True))
 
 
-def test_a_range_of_many_parts_is_told_so_far_and_asked_on_from_there(monkeypatch):
-    monkeypatch.setattr(standing, "WHY_PARTS_MAX", 3)
+def test_a_range_of_many_parts_is_told_so_far_and_asked_on_from_there():
     found = scene()
     for tag in (b"", b"gone", b"gone", b"", b"", b"gone", b""):
         found.put("t", 1, tag=[tag])
     found.delete("t", match="gone")
     told, at = [], 0
     while at is not None:
-        answer = why_range(found.disk, "here", "t", at, now_ms=found.clock.now_ms())
+        answer = why_range(found.disk, "here", "t", at, now_ms=found.clock.now_ms(), parts_max=3)
         told.append([(part.first, part.last) for part in answer.parts])
         assert answer.to_seq == answer.parts[-1].last
         at = answer.next_from_seq

@@ -32,7 +32,7 @@ from topics.host.directory.layout import find_shards, find_wal_files, read_forma
 from topics.host.directory.size_limits import read_log
 from topics.kernel.config import Durability, TopicType
 from topics.kernel.errors import CannotOpen, Code, Corrupt, Rejected, Unusable, invalid, not_a_queue
-from topics.kernel.limits import REPLANS_MAX, SCAN_SEQS_MAX
+from topics.kernel.limits import REPLANS_MAX, SCAN_SEQS_MAX, WHY_PARTS_MAX
 from topics.kernel.ports import Disk
 from topics.log.topic import Topic
 
@@ -79,9 +79,10 @@ def why_range(
     reader: Reader = ANYBODY,
     budget: Callable[[], Budget] = Budget,
     topic_id: int | None = None,
+    parts_max: int = WHY_PARTS_MAX,
 ) -> WhyRange:
     """What became of each seq above `from_seq`, up to `to_seq` or the head; of so many at most as a read looks at, in
-    WHY_PARTS_MAX parts at most.
+    `parts_max` parts at most.
 
     Raises: as `why`, and Rejected: invalid_request of an ephemeral topic, throttled if the budget is too small.
     """
@@ -92,6 +93,7 @@ def why_range(
             from_seq,
             to_seq,
             reader,
+            parts_max,
         )
     )
 
@@ -344,7 +346,7 @@ def _before(known: _Known, epoch: int) -> Before | None:
     return Before(epoch=before, deleted_ts=next(ends, None))
 
 
-def _range(known: _Known, from_seq: int, to_seq: int | None, reader: Reader) -> WhyRange:
+def _range(known: _Known, from_seq: int, to_seq: int | None, reader: Reader, parts_max: int) -> WhyRange:
     topic = known.topic
     if topic is None:
         raise known.too_little()
@@ -357,7 +359,7 @@ def _range(known: _Known, from_seq: int, to_seq: int | None, reader: Reader) -> 
     last = min(known.watch.last, head)
     wanted = head if to_seq is None else min(to_seq, head)
     gap = told_of(topic, from_seq + 1, known.now_ms) if from_seq < head else None
-    parts = parts_of(topic, from_seq + 1, last, known.now_ms, known.watch.ends, reader)
+    parts = parts_of(topic, from_seq + 1, last, known.now_ms, known.watch.ends, reader, parts_max)
     last = parts[-1].last if parts else last
     return WhyRange(
         topic=topic.name,

@@ -13,7 +13,6 @@ from topics.audit.why.folding import End
 from topics.audit.why.values import Part, Standing, Told
 from topics.engine.moving.letters import move_id
 from topics.kernel.config import Durability, TopicType
-from topics.kernel.limits import WHY_PARTS_MAX
 from topics.log.index import TIMED
 from topics.log.jobs.transitions import JobState
 from topics.log.past import LOST, DeathCause
@@ -79,11 +78,11 @@ def told_of(topic: Topic, seq: int, now_ms: int) -> Told:
 
 
 def parts_of(
-    topic: Topic, first: int, last: int, now_ms: int, ends: dict[int, End], reader: Reader
+    topic: Topic, first: int, last: int, now_ms: int, ends: dict[int, End], reader: Reader, parts_max: int
 ) -> list[Part]:
     """Each seq of [first, last], neighbours that ended alike together, as they are told to who reads from before them:
-    what lies in the tombstone that he begins with is lost to him, whatever else became of it. So many parts at most;
-    the last one says how far they go.
+    what lies in the tombstone that he begins with is lost to him, whatever else became of it. `parts_max`
+    parts at most; the last one says how far they go.
     """
     gap_to = 0 if first > last else told_of(topic, first, now_ms).gap_to or 0
     found: list[Part] = []
@@ -92,7 +91,7 @@ def parts_of(
         before = found[-1] if found else None
         if before is not None and _alike(before) == _alike(part):
             found[-1] = _joined(before, part)
-        elif len(found) == WHY_PARTS_MAX:
+        elif len(found) == parts_max:
             break
         else:
             found.append(part)
