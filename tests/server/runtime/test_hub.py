@@ -197,6 +197,20 @@ async def test_who_comes_while_others_wait_is_told_in_turn_and_not_before_them(m
         assert made.order == ["z"]
 
 
+@pytest.mark.rule("S10.9")
+async def test_the_top_band_waits_for_no_window_of_those_below_it(mock_clock):
+    async with telling(mock_clock, z=0, t=800) as made:
+        made.hub.governor.pressure = 0.9  # so there is a window, and the clock stands still in it
+        made.follow("z", SLICE)
+        made.follow("t", SLICE)
+        made.tell("z")
+        assert await made.rest() == ""
+
+        made.tell("t")
+
+        assert await made.rest() == "t"
+
+
 @pytest.mark.rule("S10.5")
 @pytest.mark.invariant("I-13")
 async def test_a_topic_that_is_written_while_it_is_told_goes_to_the_end_of_its_band(mock_clock):

@@ -275,8 +275,7 @@ class Hub:
         """From here on it waits for its turn."""
         self._dirty[topic] = dirty
         self.ready.mark(topic, self._priority_of(topic), now_us())
-        if len(self.ready) == 1:
-            self._more.unpark_all()
+        self._more.unpark_all()  # it may be due before those that wait
 
     def _tell_slice(self) -> None:
         ends = trio.current_time() + SLICE_S
