@@ -54,8 +54,8 @@ class Checkout:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.write("docs/rules.md", RULES)
-        self.write("docs/invariants.md", INVARIANTS)
+        self.write("docs/dev/rules.md", RULES)
+        self.write("docs/dev/invariants.md", INVARIANTS)
         self.write("tests/test_read.py", TESTS)
 
     def write(self, name: str, text: str) -> None:
@@ -107,7 +107,7 @@ def test_table_shows_a_carried_rule_without_test(checkout: Checkout) -> None:
     ("page", "old", "new", "problem"),
     [
         pytest.param(
-            "rules", "| S4.1 |", "| S2.2 |", "docs/rules.md:7: S2.2 does not belong", id="page of id"
+            "rules", "| S4.1 |", "| S2.2 |", "docs/dev/rules.md:7: S2.2 does not belong", id="page of id"
         ),
         pytest.param(
             "rules", "S4.1 | semantics 4", "S2.1 | semantics 2", "duplicate id S2.1", id="duplicate"
@@ -118,7 +118,7 @@ def test_table_shows_a_carried_rule_without_test(checkout: Checkout) -> None:
         pytest.param("rules", "| 99 |", "| soon |", "R5.4.1 has a bad issue 'soon'", id="bad issue"),
         pytest.param("rules", "ticks. |", "ticks | tocks. |", "R5.4.1 has 5 cells", id="too many cells"),
         pytest.param("rules", "A clock ticks.", "", "R5.4.1 has an empty cell", id="empty rule"),
-        pytest.param("rules", "|", "-", "docs/rules.md: no rule found", id="no table"),
+        pytest.param("rules", "|", "-", "docs/dev/rules.md: no rule found", id="no table"),
         pytest.param("invariants", "| I-02 |", "| I-01 |", "duplicate id I-01", id="duplicate invariant"),
         pytest.param("invariants", "| I-02 |", "| I-03 |", "numbering, I-02 missing", id="gap in invariants"),
     ],
@@ -126,7 +126,7 @@ def test_table_shows_a_carried_rule_without_test(checkout: Checkout) -> None:
 def test_a_broken_list_is_red(checkout: Checkout, page: str, old: str, new: str, problem: str) -> None:
     text = RULES if page == "rules" else INVARIANTS
     assert old in text
-    checkout.write(f"docs/{page}.md", text.replace(old, new))
+    checkout.write(f"docs/dev/{page}.md", text.replace(old, new))
 
     verdict = checkout.check()
 
@@ -135,12 +135,12 @@ def test_a_broken_list_is_red(checkout: Checkout, page: str, old: str, new: str,
 
 
 def test_a_missing_list_is_red(checkout: Checkout) -> None:
-    (checkout.root / "docs/invariants.md").unlink()
+    (checkout.root / "docs/dev/invariants.md").unlink()
 
     verdict = checkout.check()
 
     assert verdict.code == 1
-    assert "docs/invariants.md: missing" in verdict.problems
+    assert "docs/dev/invariants.md: missing" in verdict.problems
 
 
 @pytest.mark.parametrize(
@@ -165,10 +165,10 @@ def test_an_unknown_id_is_red(checkout: Checkout, old: str, new: str, problems: 
 @pytest.mark.parametrize(
     ("old", "problems"),
     [
-        pytest.param('"S2.1", ', ["docs/rules.md: rule S2.1 (issue 1) has no test"], id="rule"),
+        pytest.param('"S2.1", ', ["docs/dev/rules.md: rule S2.1 (issue 1) has no test"], id="rule"),
         pytest.param(
             '@pytest.mark.invariant("I-01")\n',
-            ["docs/invariants.md: invariant I-01 (issue 1) has no test"],
+            ["docs/dev/invariants.md: invariant I-01 (issue 1) has no test"],
             id="invariant",
         ),
     ],
@@ -269,7 +269,7 @@ def test_a_test_that_never_runs_proves_nothing(checkout: Checkout, source: str) 
 
     assert verdict.code == 1
     assert any("S2.1 on a test that is skipped or expected to fail" in line for line in verdict.problems)
-    assert "docs/rules.md: rule S2.1 (issue 1) has no test" in verdict.problems
+    assert "docs/dev/rules.md: rule S2.1 (issue 1) has no test" in verdict.problems
 
 
 def test_a_file_that_pytest_does_not_collect_is_red(checkout: Checkout) -> None:

@@ -1,4 +1,4 @@
-"""docs/formats.md is what the codec says, and enough to write a reader from."""
+"""docs/dev/formats.md is what the codec says, and enough to write a reader from."""
 
 import importlib.machinery
 import importlib.util
@@ -24,12 +24,14 @@ def generator():
 
 @pytest.mark.rule("T0.4")
 def test_the_page_is_what_the_codec_says():
-    assert (ROOT / "docs" / "formats.md").read_text(encoding="utf-8") == generator().page(), "run ci/formats"
+    assert (ROOT / "docs" / "dev" / "formats.md").read_text(encoding="utf-8") == generator().page(), (
+        "run ci/formats"
+    )
 
 
 @pytest.mark.rule("T0.4")
 def test_the_page_names_every_type_flag_and_extension():
-    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "dev" / "formats.md").read_text(encoding="utf-8")
     for member in (*FrameType, *Flag, *Ext):
         assert f"| {member.value} | {member.name} |" in text
 
@@ -45,7 +47,7 @@ def dumped(text, name):
 
 @pytest.mark.rule("T0.1", "T0.4", "T5.3")
 def test_a_stranger_reads_a_segment_with_the_page_alone():
-    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "dev" / "formats.md").read_text(encoding="utf-8")
     data, idx = dumped(text, "segment-data"), dumped(text, "segment-idx")
     section = text.split("### .idx\n")[1].split("### .col")[0]
     rows = re.findall(r"^\| (\d+) \| (\d+) \| (\w+) \| (\w+) \|", section, re.MULTILINE)
@@ -96,7 +98,7 @@ def check_form(structs, form, value):
 
 @pytest.mark.rule("T0.1", "T0.4", "T5.18")
 def test_a_stranger_reads_a_snapshot_with_the_page_alone():
-    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "dev" / "formats.md").read_text(encoding="utf-8")
     section = text.split("### The body of a snapshot\n")[1].split("\n## ")[0]
     structs, fields = {}, {}
     for part in section.split("\n#### ")[1:]:
@@ -122,7 +124,7 @@ def test_a_stranger_reads_a_snapshot_with_the_page_alone():
 
 @pytest.mark.rule("T0.1", "T0.4")
 def test_a_stranger_reads_the_example_with_the_page_alone():
-    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "dev" / "formats.md").read_text(encoding="utf-8")
     body = dumped(text, "wal-file")
     section = text.split("## Frame\n")[1].split("\n#")[0]
     rows = re.findall(r"^\| (\d+) \| (\d+) \| (\w+) \| (u\d+) \|", section, re.MULTILINE)
