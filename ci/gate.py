@@ -276,9 +276,14 @@ def run_step(step: Step, *, show: bool) -> tuple[bool, Tally]:
 
 
 def environment() -> dict[str, str]:
-    """Return the caller's environment with our tools first and one hash seed, so that a run can be had again."""
+    """Return the caller's environment with our tools first and one hash seed, so that a run can be had again.
+
+    Python may keep what it compiles, whatever the caller wants: hundreds of processes import the same modules, and each
+    would compile them anew. `.gitignore` names the folders.
+    """
     path = os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath)])
-    return {**os.environ, "PATH": path, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PATH": path, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}
 
 
 def counted(junit: pathlib.Path) -> Tally:

@@ -146,6 +146,14 @@ def test_lane_with_nothing_to_run_is_not_printed(house):
     assert not any(line.startswith(("===", "fuzz")) for line in lines)
 
 
+def test_python_may_keep_what_it_compiles_whatever_the_caller_wants(monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
+    environment = runpy.run_path(str(ROOT / "ci" / "gate.py"))["environment"]()
+
+    assert "PYTHONDONTWRITEBYTECODE" not in environment
+
+
 def test_unknown_lane_names_the_known_ones(house):
     code, lines = gate(house, "spork")
 
