@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 import topics
 from tests.crash.serving import Served
+from tests.e2e.browsing import Origin
 from tests.e2e.dashboards import PHONE, browsing, go, looking, until
 from topics.cli.demo.private_server import PrivateServer
 
@@ -304,6 +305,21 @@ def test_the_other_views_have_what_they_are_of(browser: Browser, url: str) -> No
         until(page, "Topics")
         go(page, "#/topics/none/live")
         until(page, "There is no such topic.")
+
+
+@pytest.mark.rule("H2.19")
+def test_a_link_of_another_site_leads_to_the_dashboard_and_a_frame_does_not(
+    browser: Browser, url: str
+) -> None:
+    link = f'<a href="{url}/#/topics/quakes/records">quakes</a><iframe src="{url}/"></iframe>'
+    with Origin(0, {"/wiki.html": link}) as other, browser.new_context() as context:
+        page = context.new_page()
+        with page.expect_response(f"{url}/") as framed:
+            page.goto(other.url.replace("127.0.0.1", "localhost") + "/wiki.html")  # which is another site
+        assert framed.value.status == 403
+        page.get_by_role("link", name="quakes").click()
+        page.get_by_role("heading", name="quakes").wait_for()
+        assert page.url == f"{url}/#/topics/quakes/records"
 
 
 @pytest.mark.rule("H11.14")
