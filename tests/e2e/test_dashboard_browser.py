@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 import topics
 from tests.crash.serving import Served
+from tests.e2e.browsing import Origin
 from tests.e2e.dashboards import PHONE, browsing, go, looking, until
 from topics.cli.demo.private_server import PrivateServer
 
@@ -20,7 +21,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.rule("O4.6"), pytest.mark.timeout(18
 
 VIEWS = (
     "#/", "#/topics/quakes/live", "#/topics/quakes/records", "#/topics/quakes/consumers", "#/topics/quakes/config",
-    "#/topics/quakes/delete", "#/topics/mails/jobs", "#/queues", "#/consumers", "#/schedules", "#/routers", "#/node",
+    "#/topics/quakes/delete", "#/topics/mails/jobs", "#/queues", "#/consumers", "#/schedules", "#/routers",
+    "#/keys", "#/node",
 )  # fmt: skip
 HOSTILE = (
     "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "</td></tr></table><h1>owned</h1>", "${alert(1)}",
@@ -306,6 +308,21 @@ def test_the_other_views_have_what_they_are_of(browser: Browser, url: str) -> No
         until(page, "There is no such topic.")
 
 
+@pytest.mark.rule("H2.19")
+def test_a_link_of_another_site_leads_to_the_dashboard_and_a_frame_does_not(
+    browser: Browser, url: str
+) -> None:
+    link = f'<a href="{url}/#/topics/quakes/records">quakes</a><iframe src="{url}/"></iframe>'
+    with Origin(0, {"/wiki.html": link}) as other, browser.new_context() as context:
+        page = context.new_page()
+        with page.expect_response(f"{url}/") as framed:
+            page.goto(other.url.replace("127.0.0.1", "localhost") + "/wiki.html")  # which is another site
+        assert framed.value.status == 403
+        page.get_by_role("link", name="quakes").click()
+        page.get_by_role("heading", name="quakes").wait_for()
+        assert page.url == f"{url}/#/topics/quakes/records"
+
+
 @pytest.mark.rule("H11.14")
 def test_a_key_is_asked_for_kept_in_the_tab_and_sent_as_a_header(
     browser: Browser, tmp_path: pathlib.Path
@@ -349,6 +366,41 @@ def test_a_key_is_asked_for_kept_in_the_tab_and_sent_as_a_header(
             page.wait_for_timeout(2500)  # it is asked again, and nobody is asked for a key again
             expect(dialog).to_have_count(0)
             assert not any("reader" in one or "token" in one for one in asked)
+
+
+@pytest.mark.rule("O4.5")
+def test_keys_are_shown_to_whom_may_see_them_and_no_secret_is(
+    browser: Browser, tmp_path: pathlib.Path
+) -> None:
+    hostile = "<b>shop</b>"
+    (tmp_path / "keys").write_text(
+        f"the-admin # me\nthe-shop:rw:orders.|mail. # {hostile}\nlimited:a+r:orders.\n"
+    )
+    (tmp_path / "shop").write_text("the-shop")
+    with (
+        Served(tmp_path / "data", TOPICS_API_KEYS_FILE=str(tmp_path / "keys")) as served,
+        topics.Client(f"http://127.0.0.1:{served.port}", api_key_file=tmp_path / "shop") as client,
+    ):
+        url = f"http://127.0.0.1:{served.port}"
+        with looking(browser, url, "#/keys", expected="40[13]") as page:
+            page.get_by_role("dialog").get_by_label("Key").fill("limited")
+            page.keyboard.press("Enter")
+            until(page, "is about the whole server, and this key has prefixes")
+            expect(page.locator("table")).to_have_count(0)
+            page.get_by_role("button", name="Key…").click()
+            page.get_by_role("dialog").get_by_label("Key").fill("the-admin")
+            page.keyboard.press("Enter")
+            until(page, "yours")
+            row = page.get_by_role("row").filter(has_text=hostile)
+            expect(row).to_contain_text("read, writeorders.* mail.*not yet")
+            client.topic("orders.eu").put("a use")
+            expect(row).to_contain_text("ago")
+            assert page.locator("tbody tr").count() == 3
+            text = page.content()
+            assert [secret for secret in ("the-admin", "the-shop", "limited") if secret in text] == []
+    with PrivateServer(tmp_path / "open", tmp_path) as server, looking(browser, server.url, "#/keys") as page:
+        until(page, "No key is asked for")
+        expect(page.locator("table")).to_have_count(0)
 
 
 @pytest.mark.rule("O4.1")

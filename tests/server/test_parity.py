@@ -203,6 +203,7 @@ OTHERS = [
     get(b"/v0/admin/checkpoint"),
     get(b"/v0/admin/backup"),
     get(b"/v0/admin/pressure"),
+    get(b"/v0/admin/keys"),
     (b"GET", b"/v0/health", b"ignored"),
     (b"OPTIONS", T, None),
     (b"BREW", T, None),

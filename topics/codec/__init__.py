@@ -9,4 +9,5 @@ manifest    BACKUP.json: what a backup is made of, written last
 primitives  the bricks of every format: little-endian integers, XXH3-64, per-length layouts
 segments    the files of segments
 snapshot    the container of a metadata snapshot: which one it is, and that it is whole
+why         what became of a record or a job, as it is told in JSON
 """

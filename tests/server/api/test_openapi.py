@@ -485,6 +485,7 @@ STEPS = [
     ("GET", "/v0/metrics", b"", 200),
     ("GET", "/v0/openapi.json", b"", 200),
     ("GET", "/v0/admin/pressure", b"", 200),
+    ("GET", "/v0/admin/keys", b"", 200),
     ("POST", "/v0/admin/checkpoint", b"", 200),
     ("POST", "/v0/admin/backup", b"", 200),
     ("GET", "/v0/nothing", b"", 404),

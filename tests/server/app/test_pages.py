@@ -11,6 +11,9 @@ from tests.server.app.http1peer import exchange, get
 from tests.server.wire.places import open_site
 
 pytestmark = pytest.mark.trio
+# What a browser says of a link that was followed from another site, and of a frame in a page of one.
+FOLLOWED = (b"Sec-Fetch-Site: cross-site", b"Sec-Fetch-Mode: navigate", b"Sec-Fetch-Dest: document")
+FRAMED = (b"Sec-Fetch-Site: cross-site", b"Sec-Fetch-Mode: navigate", b"Sec-Fetch-Dest: iframe")
 
 
 async def test_the_page_is_sent_whole_and_the_connection_ends():
@@ -24,6 +27,18 @@ async def test_the_page_is_sent_whole_and_the_connection_ends():
     assert b"date" in headers
     assert b"server" not in headers
     assert b"<title>topics</title>" in body
+
+
+@pytest.mark.rule("H2.19")
+async def test_a_link_of_another_site_leads_to_the_page_and_to_nothing_else():
+    async with open_site() as site, serving(site) as served:
+        for path in (b"/", b"/?from=wiki"):
+            status, headers, body = await exchange(served, get(path, *FOLLOWED))
+            assert (status, headers[b"cross-origin-opener-policy"]) == (200, b"same-origin")
+            assert b"<title>topics</title>" in body
+        assert (await exchange(served, get(b"/", *FOLLOWED, method=b"HEAD")))[0] == 200
+        for path in (b"/v0/topics", b"/v0/health", b"/v0/openapi.json"):
+            assert (await exchange(served, get(path, *FOLLOWED)))[0] == 403
 
 
 async def test_the_icon_is_there_and_head_leaves_bodies_out():
@@ -58,6 +73,18 @@ async def test_the_icon_is_there_and_head_leaves_bodies_out():
         (get(b"/favicon.ico", method=b"DELETE"), 405, "method_not_allowed"),
         (get(b"/", b"Origin: http://evil.example"), 403, "forbidden"),
         (get(b"/", b"Sec-Fetch-Site: cross-site"), 403, "forbidden"),
+        (get(b"/", *FOLLOWED, b"Origin: http://evil.example"), 403, "forbidden"),
+        (get(b"/", *FOLLOWED, b"Origin: null"), 403, "forbidden"),
+        (get(b"/", *FOLLOWED, method=b"POST"), 405, "method_not_allowed"),
+        (get(b"/", *FRAMED), 403, "forbidden"),
+        (get(b"/dashboard/main.mjs", *FOLLOWED), 403, "forbidden"),
+        (get(b"/favicon.ico", *FOLLOWED), 403, "forbidden"),
+        (get(b"/nowhere", *FOLLOWED), 404, "not_found"),
+        (
+            b"GET / HTTP/1.1\r\nHost: rebound.example\r\n" + b"\r\n".join(FOLLOWED) + b"\r\n\r\n",
+            421,
+            "misdirected_request",
+        ),
         (b"GET / HTTP/1.1\r\nHost: rebound.example\r\n\r\n", 421, "misdirected_request"),
         (get(b"/", *[b"X-%d: 1" % n for n in range(101)]), 431, "headers_too_large"),
         (b"GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n", 400, "invalid_request"),

@@ -61,7 +61,7 @@ def test_with_auth_off_everybody_may_everything():
 def test_with_auth_off_there_are_no_caps():
     anybody = Keys(None, KeyCaps(streams=1, requests=1)).anybody
     for _ in range(3):
-        anybody.begin_request()
+        anybody.begin_request(0.0)
         anybody.begin_stream()
 
 
@@ -69,15 +69,15 @@ def test_with_auth_off_there_are_no_caps():
 def test_a_cap_is_a_keys_own_and_what_ended_makes_room():
     found = keys(streams=2, requests=1)
     one, two = found.find(b"one"), found.find(b"two")
-    one.begin_request()
+    one.begin_request(0.0)
 
     with pytest.raises(Rejected) as refused:
-        one.begin_request()
+        one.begin_request(0.0)
     assert refused.value.code.value == "throttled"
     assert refused.value.detail == {"limit": "requests_per_key", "max": 1}
-    two.begin_request()
+    two.begin_request(0.0)
     one.requests -= 1
-    one.begin_request()
+    one.begin_request(0.0)
     one.begin_stream()
     one.begin_stream()
     assert code(one.begin_stream) == "throttled"
@@ -88,7 +88,7 @@ def test_a_cap_is_a_keys_own_and_what_ended_makes_room():
 def test_zero_is_no_cap():
     one = keys(streams=0, requests=0).find(b"one")
     for _ in range(2000):
-        one.begin_request()
+        one.begin_request(0.0)
         one.begin_stream()
 
 
@@ -166,3 +166,12 @@ def test_whoever_is_bound_is_told_once():
 
 def test_any_name_is_no_prefix():
     assert keys().find(b"one").prefixes == ANY_NAME
+
+
+def test_a_key_was_used_by_the_last_request_that_was_let_in():
+    one = keys(requests=1).find(b"one")
+    assert one.used is None
+    one.begin_request(7.5)
+    assert code(one.begin_request, 9.0) == "throttled"
+
+    assert one.used == 7.5

@@ -17,7 +17,6 @@ from topics.audit.why.folding import Watch
 from topics.audit.why.kept_log import Budget, KeptLog, read_kept
 from topics.audit.why.standing import Live, Reader, arrived_as, live_of, parts_of, told_of
 from topics.audit.why.starts import Start, read_snapshots, starts
-from topics.audit.why.values import Before, Event, LogTold, Standing, Why, WhyRange
 from topics.audit.why.waiting import waits_of
 from topics.audit.why.writes import stored_event
 from topics.codec.log.control import Control, TopicCreate, TopicDelete
@@ -26,6 +25,7 @@ from topics.codec.log.frame import Run
 from topics.codec.log.routers import RouterCreate, decode_router
 from topics.codec.log.scan import scan
 from topics.codec.log.walheader import HEADER_SIZE
+from topics.codec.why import Before, Event, LogTold, Standing, Why, WhyRange
 from topics.engine.image import Snapshot
 from topics.engine.recovery.judge import Item
 from topics.host.directory.layout import find_shards, find_wal_files, read_format, wal_path

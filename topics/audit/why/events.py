@@ -10,7 +10,6 @@ import msgspec
 
 from topics.audit.why.folding import End, Watch, selector
 from topics.audit.why.kept_log import At, KeptLog
-from topics.audit.why.values import Event
 from topics.audit.why.writes import name_of, put_event
 from topics.codec.log.control import CheckpointMark, Control, Delete, WriteResult
 from topics.codec.log.forwards import Forward, ForwardForm
@@ -26,6 +25,7 @@ from topics.codec.log.leases import (
     Released,
     ReleasedAll,
 )
+from topics.codec.why import Event
 from topics.kernel.ids import lease_id
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk

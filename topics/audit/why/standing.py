@@ -10,7 +10,7 @@ from typing import NamedTuple
 import attrs
 
 from topics.audit.why.folding import End
-from topics.audit.why.values import Part, Standing, Told
+from topics.codec.why import Part, Standing, Told
 from topics.engine.moving.letters import move_id
 from topics.kernel.config import Durability, TopicType
 from topics.log.index import TIMED

@@ -9,7 +9,7 @@ from array import array
 from operator import and_
 from typing import Final
 
-from topics.audit.why.values import Wait
+from topics.codec.why import Wait
 from topics.log.index import IS_LIVE
 from topics.log.jobs.jobs import Jobs
 from topics.log.jobs.transitions import JobState

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from topics.audit.why.values import Event, LogTold, Part, Wait, Why, WhyRange
+from topics.codec.why import Event, LogTold, Part, Wait, Why, WhyRange
 
 When = Callable[[int], str]
 _GONE: Final = frozenset({"acked", "moved", "purged", "deleted", "expired", "lost"})

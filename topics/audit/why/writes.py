@@ -7,10 +7,10 @@ from itertools import islice
 from msgspec import structs
 
 from topics.audit.why.kept_log import At
-from topics.audit.why.values import Event
 from topics.codec.log.control import Control, WriteResult
 from topics.codec.log.forwards import Forward
 from topics.codec.log.frame import FrameView, Run, decode_frame
+from topics.codec.why import Event
 from topics.host.directory.layout import path_of
 from topics.host.system.medium import Unreadable, reading
 from topics.kernel.errors import Corrupt

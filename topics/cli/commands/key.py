@@ -21,7 +21,6 @@ from topics.cli.io.terminal import json_line, print_table
 
 if TYPE_CHECKING:
     from topics.server.auth.keyfile import KeyFile
-    from topics.server.auth.lines import KeyLine
 
 KEY_BYTES: Final = 32  # of chance in a key
 ID_CHARS_MIN: Final = 6
@@ -81,7 +80,7 @@ def new(
     line = attrs.evolve(line, name=name.strip())
     keys.add(line)
     if as_json:
-        sys.stdout.buffer.write(json_line({"key": secret, **_fields(line)}))
+        sys.stdout.buffer.write(json_line({"key": secret, **line.fields()}))
     else:
         click.echo(secret)
         say(
@@ -102,17 +101,15 @@ def ls(invocation: Invocation, file: str | None, as_json: bool) -> None:
     keys = _opened(invocation, file)
     if as_json:
         for line in keys.keys:
-            sys.stdout.buffer.write(json_line(_fields(line)))
+            sys.stdout.buffer.write(json_line(line.fields()))
         return
     if not keys.keys:
         click.echo(f"no keys in {keys.path}")
         return
-    rows = []
-    for line in keys.keys:
-        fields = _fields(line)
-        rows.append(
-            (line.id, line.name, "+".join(fields["scopes"]), " ".join(fields["prefixes"]) or "any name")
-        )
+    rows = [
+        (one["id"], one["name"], "+".join(one["scopes"]), " ".join(one["prefixes"]) or "any name")
+        for one in (line.fields() for line in keys.keys)
+    ]
     print_table(("id", "name", "scopes", "names that begin with"), rows)
 
 
@@ -159,18 +156,6 @@ def _opened(invocation: Invocation, given: str | None, *, create: bool = False) 
     if not create and not Path(named).exists():
         raise Failed(f"{named} does not exist; topics key new NAME makes it, with a first key")
     return KeyFile(Path(named))
-
-
-def _fields(line: KeyLine) -> dict[str, Any]:
-    from topics.server.auth.lines import ANY_NAME
-    from topics.server.auth.scopes import Scope
-
-    return {
-        "id": line.id,
-        "name": line.name,
-        "scopes": [scope.value for scope in Scope if scope in line.scopes],
-        "prefixes": [] if line.prefixes == ANY_NAME else list(line.prefixes),
-    }
 
 
 def _tell_server(root: Path) -> None:

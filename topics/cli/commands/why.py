@@ -16,7 +16,7 @@ from topics.cli.io.quantities import moment
 from topics.cli.io.terminal import safe
 
 if TYPE_CHECKING:
-    from topics.audit.why.values import Why, WhyRange
+    from topics.codec.why import Why, WhyRange
 
 
 @click.command()
@@ -103,9 +103,9 @@ def _by_files(invocation: Invocation, topic: str, asked: dict[str, str]) -> Why 
 def _by_server(invocation: Invocation, topic: str, asked: dict[str, str]) -> Why | WhyRange:
     import msgspec
 
-    from topics.audit.why.values import Why, WhyRange
     from topics.calls.call import Call, OfTopic
     from topics.calls.retry import Line, Talk
+    from topics.codec.why import Why, WhyRange
 
     class AskWhy(OfTopic, Call[Why | WhyRange], frozen=True, eq=False):
         """A call of this command alone: what it answers is no value of the clients'."""

@@ -1,7 +1,8 @@
 """Which web pages may call, and under which name the server answers (http-api 2).
 
 A browser sends `Origin` with whatever a page does across sites. Served are pages of the request's own host and of
-listed origins; `Sec-Fetch-Site: cross-site` without a listed origin is refused too. With auth off a `Host` that is
+listed origins; `Sec-Fetch-Site: cross-site` without a listed origin is refused too, but for a link that leads to the
+dashboard's page (decision 109). With auth off a `Host` that is
 neither a loopback name, nor the bind address, nor listed is 421: a page of another name that resolves to this machine
 (DNS rebinding) gets nothing.
 
@@ -40,8 +41,12 @@ class Origins:
     hosts: frozenset[bytes] = frozenset()
     check_host: bool = True
 
-    def check(self, head: Head) -> None:
-        """Raises `Rejected`: misdirected_request or forbidden."""
+    def check(self, head: Head, *, is_page: bool = False) -> None:
+        """`is_page`: a page without data, to which links of other sites may lead.
+
+        Raises:
+            Rejected: misdirected_request or forbidden.
+        """
         headers = head.headers
         if self.check_host:
             self._check_host(head.host)
@@ -54,7 +59,9 @@ class Origins:
                     f"origin: pages of {origin[:200].decode('latin-1')!r} may not call this server; list them in"
                     " TOPICS_ALLOWED_ORIGINS",
                 )
-        elif headers.get(b"sec-fetch-site", b"").lower() == b"cross-site":
+        elif headers.get(b"sec-fetch-site", b"").lower() == b"cross-site" and not (
+            is_page and _is_followed(head)
+        ):
             raise Rejected(Code.FORBIDDEN, "sec-fetch-site: pages of other sites may not call this server")
 
     def asks_first(self, head: Head) -> bool:
@@ -102,6 +109,12 @@ def host_name(host: bytes) -> bytes:
     if host.startswith(b"["):
         return host[: host.find(b"]") + 1]
     return host.partition(b":")[0]
+
+
+def _is_followed(head: Head) -> bool:
+    """Whether a link was followed: what comes is shown in a window of its own, and no page of elsewhere can read it."""
+    headers = head.headers
+    return (headers.get(b"sec-fetch-mode"), headers.get(b"sec-fetch-dest")) == (b"navigate", b"document")
 
 
 def _is_loopback_v4(name: bytes) -> bool:

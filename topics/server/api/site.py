@@ -86,7 +86,7 @@ class Site(ServerState):
         route, params, key = cleared
         if self.draining and not route.early:
             raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
-        key.begin_request()
+        key.begin_request(started)
         return Admitted(head, route, params, self.options.limits.body_bytes, started, key)
 
     def _clear(self, head: Head) -> tuple[Route, tuple[bytes, ...], Key]:

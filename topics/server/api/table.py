@@ -10,6 +10,7 @@ from topics.server.api.resources import (
     consumers,
     job_ops,
     jobs,
+    keys,
     pressure,
     reads,
     records,
@@ -39,6 +40,7 @@ _RESOURCES: Final = (
     node,
     backup,
     pressure,
+    keys,
 )
 
 

@@ -89,7 +89,7 @@ class Door(TrioASGIHTTPConnection):
                 raise Rejected(
                     Code.METHOD_NOT_ALLOWED, f"this path takes GET, HEAD, not {method}", allow="GET, HEAD"
                 )
-            site.options.origins.check(head)
+            site.options.origins.check(head, is_page=head.path == b"/")
         except Rejected as refusal:
             return refusal
         return None

@@ -55,6 +55,7 @@ class Key:
         "scopes",
         "sessions",
         "streams",
+        "used",
     )
 
     def __init__(self, scopes: Scopes, prefixes: tuple[str, ...], caps: KeyCaps) -> None:
@@ -64,6 +65,7 @@ class Key:
         self.requests = 0  # under way
         self.streams = 0
         self.sessions = 0
+        self.used: float | None = None  # when its last request began, by time.perf_counter
         self._requests_max = caps.requests or sys.maxsize
         self._streams_max = caps.streams or sys.maxsize
         self._sessions_max = caps.sessions or sys.maxsize
@@ -110,11 +112,12 @@ class Key:
 
     # What it has under way.
 
-    def begin_request(self) -> None:
+    def begin_request(self, now_s: float) -> None:
         """Take one off `requests` when it has ended. Raises `Rejected(throttled)`."""
         if self.requests >= self._requests_max:
             raise _too_many("requests", self._requests_max)
         self.requests += 1
+        self.used = now_s
 
     def begin_stream(self) -> None:
         """A stream of events, or a WebSocket. Pair with `end_stream`. Raises `Rejected(throttled)`."""
@@ -187,6 +190,10 @@ class Keys:
             if compare_digest(known, digest):
                 found = key
         return found
+
+    def listed(self) -> list[tuple[KeyLine, Key]]:
+        """All of them, in the order of their lines."""
+        return list(self._known.values())
 
     def replace(self, lines: Sequence[KeyLine]) -> int:
         """These from now on; how many were revoked. Not for auth that is off."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -59,6 +59,15 @@ class KeyLine:
     def grants(self) -> tuple[Scopes, frozenset[str]]:
         """What it may, however it is spelled."""
         return self.scopes, frozenset(self.prefixes)
+
+    def fields(self) -> dict[str, Any]:
+        """What may be said of it, as JSON values. `prefixes`: none for any name."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "scopes": [scope.value for scope in Scope if scope in self.scopes],
+            "prefixes": [] if self.prefixes == ANY_NAME else list(self.prefixes),
+        }
 
     def __str__(self) -> str:
         """As a line of the file: by its digest."""

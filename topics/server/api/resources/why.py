@@ -17,7 +17,7 @@ from topics.audit.why.asking import why as why_one
 from topics.audit.why.asking import why_range
 from topics.audit.why.kept_log import Budget
 from topics.audit.why.standing import Reader, live_of
-from topics.audit.why.values import Before, Event, LogTold, Part, Standing, Told, Wait, Why, WhyRange
+from topics.codec.why import Before, Event, LogTold, Part, Standing, Told, Wait, Why, WhyRange
 from topics.kernel.errors import Code, Corrupt, Rejected, invalid
 from topics.kernel.limits import U64_MAX, WHY_MS_MAX, WHY_WAITING_MAX
 from topics.log.reads.match import parse_match

@@ -21,6 +21,7 @@ export const CALLS = {
   schedules: "GET /v0/schedules",
   routers: "GET /v0/routers",
   pressure: "GET /v0/admin/pressure",
+  keys: "GET /v0/admin/keys",
 }
 const OF_RECORDS = new Set(["read", "peek", "schedules"]) // what they answer has payloads in it
 const KEY = "topics.key"

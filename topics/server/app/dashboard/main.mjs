@@ -8,6 +8,7 @@ import { queues } from "./queues.mjs"
 import { consumers } from "./consumers.mjs"
 import { schedules } from "./schedules.mjs"
 import { routers } from "./routers.mjs"
+import { keys } from "./keys.mjs"
 import { node } from "./node.mjs"
 
 const VIEWS = [
@@ -16,6 +17,7 @@ const VIEWS = [
   ["consumers", "Consumers", consumers],
   ["schedules", "Schedules", schedules],
   ["routers", "Routers", routers],
+  ["keys", "Keys", keys],
   ["node", "Server", node],
 ]
 const main = document.getElementById("main")

@@ -1,4 +1,4 @@
-"""What comes out: also the JSON of `topics why --json` and of `GET /v0/topics/{topic}/why`.
+"""What became of a record, a job, or what a reader has not got, as `topics why` and a server tell it in JSON.
 
 A field that has nothing to say is left out. Times are ms; `file` is a path in the data directory, `offset` one in it.
 """
