@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.conftest import Call
 
 
+@pytest.mark.rule("O2.10")
 def test_a_schedule_is_put_looked_at_and_ended(at: Call) -> None:
     at("create", "jobs", "type=queue")
     made = at(

@@ -7,7 +7,7 @@ import pytest
 
 from tests.engine.driving import Driver, config
 from tests.engine.routers.routing import delete, put, putting, standing
-from topics.codec.log.routers import RouterCreate
+from topics.codec.log.routers import RouterCreate, RouterDelete
 from topics.engine.apply import Catalog
 from topics.engine.commands import DeleteRouter, DeleteTopic, PutMode, PutTopic
 from topics.engine.lane import Lane
@@ -57,6 +57,23 @@ def test_what_of_the_source_is_in_flight_counts_as_before_it():
     assert appended.result().last_seq == 3
     assert ticket.result().router.cursor == 3
     assert behind.result().last_seq == 4
+
+
+@pytest.mark.rule("T3.4")
+def test_a_router_is_put_and_deleted_on_shard_0_and_synced_before_it_is_answered():
+    driver = Driver(shards=3)
+    for name in ("a", "b"):
+        driver.put(name)
+    for command, kind in ((putting("r", "a", "b"), RouterCreate), (DeleteRouter(router="r"), RouterDelete)):
+        ticket = driver.propose(command)
+        assert driver.take(1) is None
+        assert driver.take(2) is None
+        assert driver.take(0).sync
+        driver.write(0)
+        assert not ticket.done
+        driver.sync(0)
+        assert ticket.result()
+        assert kind in [type(item.payload) for item in driver.items(0) if hasattr(item, "payload")]
 
 
 @pytest.mark.rule("H8.2")
@@ -142,7 +159,7 @@ def test_a_missing_dest_is_told_before_fan_in_and_fan_in_before_another_topic_an
     assert refused(driver, Code.TOPIC_EXISTS_INCOMPATIBLE, "r", "b", "a").detail["reason"] == "router_repoint"
 
 
-@pytest.mark.rule("S8.20")
+@pytest.mark.rule("S8.20", "H1.30")
 @pytest.mark.parametrize("length", [1, 2, 5])
 def test_a_cycle_is_refused_and_told_from_its_source_on(length):
     driver = Driver()
@@ -347,6 +364,7 @@ def test_another_router_of_that_name_begins_anew():
     assert again.definition.id > first.definition.id
 
 
+@pytest.mark.rule("H11.11")
 def test_there_is_a_limit_and_a_change_is_not_counted():
     driver = Driver(limits=Limits(routers=2))
     put(driver, "r1", "a", "b1")

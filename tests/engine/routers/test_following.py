@@ -181,7 +181,7 @@ def test_a_chain_of_any_length_goes_in_one_batch():
     same_after_replay(driver)
 
 
-@pytest.mark.rule("S8.21")
+@pytest.mark.rule("S8.21", "T2.14")
 def test_a_cycle_ends_after_its_hops():
     driver = routing()
     driver.route("b", "a", allow_cycle=True)

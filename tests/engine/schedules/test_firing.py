@@ -411,6 +411,7 @@ def test_who_sees_not_its_topic_counts_no_schedule(driver):
     assert driver.engine.schedules.names(sees=lambda name: name.startswith("t")) == ["t.mine"]
 
 
+@pytest.mark.rule("H11.11")
 def test_the_store_has_so_many():
     from topics.kernel.limits import Limits
 
