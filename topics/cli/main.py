@@ -56,6 +56,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "spark": ("commands.spark_jobs", "Validate, report and export by Spark, where one machine is too slow."),
     "key": ("commands.key", "Make, list and revoke the keys that a server asks for."),
     "doctor": ("commands.doctor", "Look whether this machine can hold what topics promises."),
+    "simulate": ("commands.simulate", "Run the store in a simulation, and hold every promise against it."),
     "config": ("commands.about", "Show the settings and where each came from."),
     "version": ("commands.about", "Print the version."),
     "completion": ("commands.about", "Print a completion script for bash, zsh or fish."),

@@ -15,11 +15,10 @@ manage      topics themselves: `create`, `configure`, `state`, `ls`, `rm`, `dele
             for the space
 queue       `queue`: job queues, for who looks after them
 read        `get` and `tail`: records to standard output, tombstones where records were lost
-repaired    what a repair has done, in words and as a row: what is lost, what may be, and where the old files
-            are
 router      `router`: what comes into one topic is copied into another
 schedule    `schedule`: records that are appended when their time comes
 serve       `topics serve`: the server in the foreground, until SIGTERM or Ctrl-C drains it
+simulate    `simulate`: the deterministic simulation, whose every run is repeated by its seed
 spark_jobs  `topics spark`: validate, report and export by Spark, for data that one machine is too slow for
 why         `why`: what became of a record or a job, in words, by the log of a data directory and how its topic stands
 work        `work`: the jobs of a queue, each done by a command
