@@ -20,11 +20,13 @@ from topics.engine.commands import (
     Command,
     DeleteRecords,
     DeleteRouter,
+    DeleteSchedule,
     DeleteTopic,
     Extend,
     Nack,
     Purge,
     PutRouter,
+    PutSchedule,
     PutTopic,
     Redrive,
     Release,
@@ -39,6 +41,8 @@ from topics.engine.replies import (
     RecordsDeleted,
     RouterDeleted,
     RouterPut,
+    ScheduleDeleted,
+    SchedulePut,
     TopicDeleted,
     TopicPut,
     TopicState,
@@ -65,8 +69,9 @@ from topics.testing.simdisk import SimDisk
 
 # What they promise beside being synced is told by what a crash leaves.
 _TOLD_BY_CRASHES = (
-    BringOver, Checkpointed, DeleteRouter, DeleteTopic, PutRouter, PutTopic, Redrive, Sync,
+    BringOver, Checkpointed, DeleteRouter, DeleteSchedule, DeleteTopic, PutRouter, PutSchedule, PutTopic, Redrive, Sync,
 )  # fmt: skip
+_SYNCED = (RouterDeleted, RouterPut, ScheduleDeleted, SchedulePut, TopicDeleted, TopicPut)
 
 
 class Ledger:
@@ -146,7 +151,7 @@ class Ledger:
         """A ticket ended well: what its class promises holds now, and what it says agrees with what was said."""
         command, reply = ticket.command, ticket.result()
         place = self._places.pop(id(ticket), DURABLE)
-        is_synced = isinstance(reply, TopicPut | TopicDeleted | RouterPut | RouterDeleted)
+        is_synced = isinstance(reply, _SYNCED)
         if isinstance(command, Sync) or (is_synced and place != DURABLE):
             self._check_durable(place, ticket)
         if isinstance(command, _TOLD_BY_CRASHES):

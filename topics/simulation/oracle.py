@@ -133,6 +133,8 @@ def _difference(
         for name in ("next_topic_id", "epochs", "names"):
             if expected[name] != found[name]:
                 return f"{name} {expected[name]!r:.200} != {found[name]!r:.200}"
+        if (one := _schedules(expected)) != (other := _schedules(found)):
+            return f"schedules {one!r:.200} != {other!r:.200}"
     for topic_id, topic in found["topics"].items():
         if shard_of(topic_id, shards) != shard:
             continue
@@ -153,6 +155,15 @@ def _difference(
         if wrong:
             return wrong
     return ""
+
+
+def _schedules(state: Facts) -> dict[int, list[bytes]]:
+    """Of each topic its schedules as they are defined: shard 0's log says so, wherever the topic's records lie."""
+    return {
+        topic_id: [row[0] for row in topic["schedules"]]
+        for topic_id, topic in state["topics"].items()
+        if topic.get("schedules")
+    }
 
 
 _LOGGED = (
