@@ -1,0 +1,68 @@
+"""What Sphinx reads. Pages are Markdown (MyST), the look is Furo's, and no page asks another host for anything."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+
+import topics
+
+project = "topics"
+version = release = topics.__version__
+copyright = "the authors of topics, Apache License 2.0"  # noqa: A001 -- Sphinx's name for it
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_theme = "furo"
+html_title = f"topics {release}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_copy_source = html_show_sourcelink = False
+html_show_sphinx = False
+html_use_opensearch = ""
+pygments_style, pygments_dark_style = "default", "github-dark"
+
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence", "deflist"]
+suppress_warnings = ["misc.highlighting_failure"]  # a block of JSON with an … is no JSON, and reads well
+
+smartquotes = False  # of --data they would make –data
+default_role = "code"  # docstrings have one backtick round code, as Markdown has
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 90
+
+# A page of the tree, as others name it: in a checkout a path says more than a link does.
+_PAGE = re.compile(r"(docs/)?([\w/-]+)\.md", re.ASCII)
+
+
+def link_paths(app: Sphinx, doctree: nodes.document) -> None:
+    """Make a link of each path in code that is a page: `docs/queues.md`. One in docs/ that is none is warned of."""
+    for literal in list(doctree.findall(nodes.literal)):
+        target = page_of(literal.astext(), app.env.found_docs)
+        if target is None or isinstance(literal.parent, nodes.reference | addnodes.pending_xref):
+            continue
+        link = addnodes.pending_xref(
+            "", literal.deepcopy(), refdoc=app.env.current_document.docname, refdomain="std", reftype="doc",
+            reftarget=f"/{target}", refexplicit=True, refwarn=True,
+        )  # fmt: skip
+        link.source, link.line = literal.source, literal.line
+        literal.replace_self(link)
+
+
+def page_of(path: str, pages: set[str]) -> str | None:
+    found = _PAGE.fullmatch(path)
+    if found is None:
+        return None
+    in_docs, name = found.groups()
+    if in_docs:
+        return name  # whether it is there or not
+    return "index" if name == "README" else name if name in pages else None
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("doctree-read", link_paths)
+    return {"parallel_read_safe": True}

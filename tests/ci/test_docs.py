@@ -1,0 +1,84 @@
+"""`ci/docs`: the site is built without a warning, asks no other host, and what leads nowhere fails it."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import pytest
+
+from ci.site.__main__ import build, gather
+from ci.site.command_page import command_page, settings_page
+from ci.site.http_page import http_page
+
+FETCHED = re.compile(
+    r"""<(?:script|img|iframe|source)[^>]+src="([^"]+)"|<link[^>]+href="([^"]+)"|url\(([^)]+)\)|@import"""
+)
+SOUND = "# Home\n\n[There](there.md#a-part), and `docs/there.md`.\n\n```{toctree}\nthere\n```\n"
+
+
+def written(folder: pathlib.Path, **pages: str) -> pathlib.Path:
+    folder.mkdir()
+    for name, text in {"index": SOUND, "there": "# There\n\n## A part\n", **pages}.items():
+        (folder / f"{name}.md").write_text(text)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_site_is_built_and_needs_no_other_host(tmp_path: pathlib.Path) -> None:
+    gather(tmp_path / "docs")
+
+    done = build(tmp_path / "docs", tmp_path / "site")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 100
+    for file in (*pages, *(tmp_path / "site").rglob("*.css")):
+        for found in FETCHED.finditer(file.read_text(encoding="utf-8")):
+            where = next((one for one in found.groups() if one), "").strip("'\"")
+            assert not re.match(r"(https?:)?//|/", where), (file, found.group())
+    assert "idempotency_key" in (tmp_path / "site" / "reference" / "python-records.html").read_text()
+
+
+@pytest.mark.timeout(120)
+def test_pages_that_are_sound_make_a_site(tmp_path: pathlib.Path) -> None:
+    done = build(written(tmp_path / "docs"), tmp_path / "site")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    home = (tmp_path / "site" / "index.html").read_text()
+    assert re.findall(r'<a class="reference internal" href="there\.html([^"]*)"><(?:span|code)', home) == [
+        "#a-part",
+        "",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("pages", "told"),
+    [
+        ({"there": "# There\n\n## A part\n\n[Gone](gone.md)\n"}, "gone.md"),
+        ({"there": "# There\n\n## Another part\n"}, "a-part"),
+        ({"there": "# There\n\n## A part\n\nSee `docs/gone.md`.\n"}, "unknown document: '/gone'"),
+        ({"lonely": "# Lonely\n"}, "isn't included in any toctree"),
+    ],
+    ids=["page", "anchor", "path in code", "page that nobody finds"],
+)
+def test_what_leads_nowhere_fails(tmp_path: pathlib.Path, pages: dict[str, str], told: str) -> None:
+    done = build(written(tmp_path / "docs", **pages), tmp_path / "site")
+
+    assert done.returncode != 0
+    assert told in done.stderr
+
+
+def test_the_reference_has_what_the_code_has() -> None:
+    http, commands, settings = http_page(), command_page(), settings_page()
+
+    assert "\n### POST /v0/topics/{topic}/diff\n" in http
+    assert "[TopicConfig](#schema-topicconfig)" in http
+    assert "(schema-topicconfig)=" in http
+    assert "\n### topics queue claim\n" in commands
+    assert "- `--lease TIME`: For how long, as in 30s. Default: as the queue says." in commands
+    assert "\n## wal_shards\n" in settings
+    assert "Variable `TOPICS_WAL_SHARDS`." in settings
