@@ -10,17 +10,22 @@ import os
 import pathlib
 import stat
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis.strategies as st
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
 import topics
 from tests.cli.conftest import Call
+from topics.cli.core.failure import Failed
+from topics.cli.exchange.exporting import Exported, export_to
+from topics.cli.exchange.importing import ImportedFile
 from topics.cli.exchange.outlet import opened
-from topics.cli.exchange.putting import BATCH_BYTES_MAX
+from topics.cli.exchange.putting import BATCH_BYTES_MAX, PutRules, Putting
+from topics.cli.io.interrupts import Interrupts
 
 pytestmark = pytest.mark.rule("O2.14")
 
@@ -41,7 +46,7 @@ _json_records = st.fixed_dictionaries({"data": _values}, optional=_labels)
 _raw_records = st.fixed_dictionaries(
     {"data": st.binary(max_size=20)}, optional=_labels | {"content_type": st.just("image/png")}
 )
-_records = st.lists(_json_records | _raw_records, min_size=1, max_size=8)
+_records = st.lists(_json_records | _raw_records, min_size=1, max_size=16)
 
 
 def fields_of(record: topics.Record) -> tuple[Any, ...]:
@@ -59,7 +64,13 @@ def seqs_in(file: str) -> list[int]:
 
 
 @given(records=_records)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(
+    records=[
+        {"data": "a\rb", "tag": "a\rb", "key": "a\nb", "node": '"', "meta": {"m": "\r\n"}},
+        {"data": b""},
+    ]
+)
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("file", ["out.jsonl", "out.csv.gz", "out.parquet"])
 def test_what_is_exported_comes_back(
     call: Call, tmp_path_factory: Any, file: str, records: list[Any]
@@ -356,15 +367,41 @@ def test_what_only_a_store_may_say_is_left_out_and_told(call: Call) -> None:
     assert "meta" not in call("get", "again", "--json").lines[0]
 
 
-def test_large_records_go_in_several_writes(call: Call) -> None:
+def test_large_records_go_in_several_writes() -> None:
     """No write is larger than 8 MiB and a record, whatever a file holds."""
-    line = b'{"data":"%b"}\n' % (b"x" * 1_000_000)
-    count = BATCH_BYTES_MAX // len(line) + 4
-    pathlib.Path("in.jsonl.gz").write_bytes(gzip.compress(line * count))
-    answer = call("import", "t", "in.jsonl.gz", "--json")
+    count = 2 * BATCH_BYTES_MAX // 1_000_002 + 1
+    pathlib.Path("in.jsonl.gz").write_bytes(gzip.compress(b'{"data":"%b"}\n' % (b"x" * 1_000_000) * count))
+    file = ImportedFile("in.jsonl.gz", "jsonl")
+    with topics.open("topics-data") as store:
+        records = file.records(line_max=store.limits.record_bytes)
+        putting = Putting(store, store.topic("t"), records, file.origin, PutRules(batch=5000), Interrupts())
 
-    assert answer.lines[0]["count"] == count
-    assert sum(1 for record in stored("topics-data") if len(record.raw) == 1_000_002) == count
+        assert [putting.stored for _ in putting.steps()] == [9, 17]
+    file.close()
+
+
+def test_what_comes_during_an_export_is_not_in_it() -> None:
+    """It goes up to the head as it was; a topic that was made anew meanwhile is another one."""
+
+    def pages(store: topics.Store) -> Iterator[topics.Page]:
+        store.topic("t").put(2)
+        yield store.topic("t").read()
+        store.delete("t")
+        store.topic("t").put(3)
+        yield store.topic("t").read()
+
+    with topics.open("topics-data") as store:
+        store.topic("t").put(1)
+        epoch = store.topic("t").state().epoch
+        done = Exported(topic="t", file="t.jsonl", format="jsonl", epoch=epoch, head_seq=1)
+        first = next(pages(store))
+        export_to("t.jsonl", [first], done, lambda _: None)
+        with pytest.raises(Failed, match="deleted and created again"):
+            export_to("u.jsonl", pages(store), done, lambda _: None)
+
+    assert len(first.records) == 2
+    assert seqs_in("t.jsonl") == [1]
+    assert not pathlib.Path("u.jsonl").exists()
 
 
 def test_without_pyarrow_the_extra_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
