@@ -30,7 +30,7 @@ BYTES_CONTENT_TYPE: Final = b"application/octet-stream"
 _FIELDS: Final = frozenset(
     {"data", "tag", "node", "key", "meta", "ttl_ms", "priority", "delay_ms", "dedup_id", "content_type"}
 )
-_RESERVED_META: Final = ("$", "_topics")
+RESERVED_META: Final = ("$", "_topics")
 _RESERVED_DEDUP: Final = (*MOVE_PREFIXES, b"sched:")
 _ONLY_RAW: Final = {msgspec.Raw}
 _ONLY_DICTS: Final = {dict}
@@ -94,7 +94,8 @@ def _listed(records: Iterable[Any], count_max: int) -> list[Any]:
 
 
 def _alike(given: Sequence[dict[str, Any]], limits: Limits) -> RecordColumns | None:
-    """The columns of records with one set of fields, `data` a JSON value and the others text, each column in one go.
+    """The columns of records with one set of fields, `data` a JSON value or Raw and the others text, each column in one
+    go.
 
     None if a record needs a closer look: the way record by record names what is wrong.
     """
@@ -103,22 +104,42 @@ def _alike(given: Sequence[dict[str, Any]], limits: Limits) -> RecordColumns | N
         return None
     try:
         values = [record["data"] for record in given]
-        if not _VALUES.issuperset(map(type, values)):
+        kinds = set(map(type, values))
+        texts: Sequence[bytes]
+        if kinds == _ONLY_RAW:
+            texts, _ = copy_json(values)
+        elif kinds <= _VALUES:
+            texts = list(map(_encode, values))
+        else:
             return None
-        texts = list(map(_encode, values))
         optional = {name: _encoded_texts(given, name) for name in fields if name != "data"}
-    except (LookupError, RecursionError, TypeError, ValueError, OverflowError, msgspec.MsgspecError):
+    except (
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+        OverflowError,
+        msgspec.MsgspecError,
+        Rejected,
+    ):
         return None
     for name, column in optional.items():
         if not all(column) or max(map(len, column)) > getattr(limits, f"{name}_bytes"):
             return None
-    if not _is_plain(values):
+    if kinds != _ONLY_RAW and not _checked(texts, values):
         return None
+    return RecordColumns(texts, tag=optional.get("tag"), node=optional.get("node"), key=optional.get("key"))
+
+
+def _checked(texts: Sequence[bytes], values: Sequence[Any]) -> bool:
+    """Whether these texts of values are what JSON has."""
+    if not _is_plain(values):
+        return False
     for text, value in zip(texts, values, strict=True):
         if b"null" in text and not _finite(value):
-            return None
+            return False
     check_json_many(texts)  # a Raw inside a value is spliced in by the encoder as it is, JSON or not
-    return RecordColumns(texts, tag=optional.get("tag"), node=optional.get("node"), key=optional.get("key"))
+    return True
 
 
 def _encoded_texts(given: Sequence[dict[str, Any]], name: str) -> list[bytes]:
@@ -280,7 +301,7 @@ def encode_meta(field: str, value: object, limits: Limits) -> bytes:
     for name, text in value.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise invalid(field, "every key and every value must be a string")
-        if name.startswith(_RESERVED_META):
+        if name.startswith(RESERVED_META):
             raise invalid(field, f"key {name[:64]!r} is reserved: keys do not start with `$` or `_topics`")
     encoded = encode_json(field, dict(value))
     if len(encoded) > limits.meta_bytes:

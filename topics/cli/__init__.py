@@ -7,6 +7,7 @@ What the operating system, click and rich do stays in this package. A command is
     config    flags, environment, topics.toml, defaults
     core      what one call was given, and how it fails
     demo      `topics demo`, in the order of its telling
+    exchange  records into a topic, out of it into a file, and back
     io        what goes in and out: files, formats, a terminal, times and sizes as people write them
     main      the table of commands, and `main`: one call of `topics`
     target    the place a command works on: a directory or a server, opened

@@ -74,8 +74,8 @@ class InputSource:
         ready, _, _ = select.select([self._fd], [], [], 0)
         return not ready
 
-    def lines(self, *, line_max: int) -> Iterator[tuple[int, bytes]]:
-        """(number from 1, line without its end). Raises BadLine for one that is too long."""
+    def lines(self, *, line_max: int, with_ends: bool = False) -> Iterator[tuple[int, bytes]]:
+        """(number from 1, line without its end, unless asked for with). Raises BadLine for one that is too long."""
         number, rest = 0, b""
         for chunk in self.chunks():
             first, *more = chunk.split(b"\n")
@@ -87,7 +87,10 @@ class InputSource:
                 for i, line in enumerate(parts):
                     number += 1
                     self._at_edge = i == last
-                    yield number, line[:-1] if line.endswith(b"\r") else line
+                    if with_ends:
+                        yield number, line + b"\n"
+                    else:
+                        yield number, line[:-1] if line.endswith(b"\r") else line
                 self._at_edge = False
             if len(rest) > line_max + LINE_SLACK:
                 raise BadLine(number + 1, f"is longer than the {line_max} bytes a record may have")

@@ -1,0 +1,112 @@
+"""A file that is there whole or not at all; or a pipe, a device, standard output, which get what is written at once.
+
+A file is written beside its name, synced and renamed: whoever finds one under that name has all of it, and one that was
+there before stays until then. What is no file is never replaced by one, and a FIFO that nobody reads is not waited for.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final, Protocol
+
+from topics.cli.core.failure import USAGE, Failed
+from topics.cli.io.paths import cannot_write
+
+STDOUT: Final = "-"
+_DEVICES: Final = Path("/dev")
+_GZIP_WINDOW: Final = 31  # zlib's word for "with gzip's head and tail"
+_GZIP_LEVEL: Final = 5
+
+
+class Sink(Protocol):
+    """Takes bytes."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+class GzipSink:
+    """Packs what it is given. Only `finish` makes a whole gzip file of it: what broke off must not look like one."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._pack = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
+
+    def write(self, data: bytes) -> None:
+        self._sink.write(self._pack.compress(data))
+
+    def finish(self) -> None:
+        self._sink.write(self._pack.flush())
+
+
+@contextmanager
+def opened(name: str) -> Iterator[IO[bytes]]:
+    """What `name` means, to be written once. Behind the block a file has its name; an error leaves none.
+
+    Raises:
+        Failed: it cannot be written.
+    """
+    if name == STDOUT:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(name)
+    try:
+        path = Path(os.path.realpath(path))  # a link stays one: what it points to is written
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            found = None
+        mode = 0 if found is None else found.st_mode
+        in_place = found is not None and (not stat.S_ISREG(mode) or _DEVICES in path.parents)
+        with _written_to(path, mode) if in_place else _written_beside(path, found) as file:
+            yield file
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise cannot_write("FILE", path, error) from error
+
+
+@contextmanager
+def _written_to(path: Path, mode: int) -> Iterator[IO[bytes]]:
+    if stat.S_ISDIR(mode):
+        raise Failed(f"{path} is a directory; name a file in it, or - for standard output", code=USAGE)
+    if stat.S_ISBLK(mode):
+        raise Failed(f"{path} is a disk, which an export would overwrite; name a file", code=USAGE)
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise Failed(f"{path} is a pipe that nobody reads: start its reader first") from None
+        raise
+    os.set_blocking(fd, True)
+    with os.fdopen(fd, "wb") as file:
+        yield file
+
+
+@contextmanager
+def _written_beside(path: Path, found: os.stat_result | None) -> Iterator[IO[bytes]]:
+    from topics.host.system.folder import sync_names
+
+    beside = path.parent / f".topics-export-{secrets.token_hex(8)}"
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            if found is not None:
+                os.fchmod(fd, stat.S_IMODE(found.st_mode))
+            yield file
+            file.flush()
+            os.fsync(fd)
+        beside.replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            beside.unlink()
+        raise
+    sync_names(path.parent)

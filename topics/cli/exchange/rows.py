@@ -1,0 +1,163 @@
+"""A record as a line of JSON or a row of CSV, both ways.
+
+JSON lines are what `topics get --json` prints: a record as the wire writes it, its payload byte for byte. A row of CSV
+has a payload as JSON text in one cell, or as base64 where `content_type` says that it is bytes; an empty cell is none.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from topics.cli.exchange.putting import PlacedRecord
+from topics.cli.io.lines import json_line
+from topics.cli.io.source import BadLine, InputSource
+
+if TYPE_CHECKING:
+    from topics.calls.page import Record
+    from topics.cli.exchange.outlet import Sink
+
+COLUMNS: Final = ("seq", "ts", "node", "tag", "key", "content_type", "meta", "data")
+_ROOM: Final = (
+    2  # a line may have twice a payload's bytes: quotes are doubled, base64 is longer, names come along
+)
+_DEAL: Final = (
+    "export writes records with seq, ts and data; for bare values, text or other tables: topics put"
+)
+
+
+class JsonLinesWriter:
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, records: Sequence[Record]) -> None:
+        self._sink.write(b"".join(map(json_line, records)))
+
+    def finish(self) -> None:
+        pass
+
+
+class CsvWriter:
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._write_rows([COLUMNS])
+
+    def write(self, records: Sequence[Record]) -> None:
+        self._write_rows([_row(record) for record in records])
+
+    def finish(self) -> None:
+        pass
+
+    def _write_rows(self, rows: Sequence[Sequence[object]]) -> None:
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows(rows)  # lines end in CR LF, so that it quotes either of them in a cell
+        self._sink.write(text.getvalue().encode())
+
+
+def _row(record: Record) -> tuple[object, ...]:
+    data = base64.b64encode(record.raw) if record.content_type else record.raw
+    meta = msgspec.json.encode(record.meta).decode() if record.meta else ""
+    return (
+        record.seq, record.ts, record.node, record.tag, record.key, record.content_type, meta, data.decode(),
+    )  # fmt: skip
+
+
+def as_put(data: Any, fields: dict[str, Any]) -> Any:
+    """A record as `put_many` takes it; a field that is empty is none."""
+    given = {name: value for name, value in fields.items() if value}
+    return {"data": data, **given} if given else data
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A record as the wire has it. Its seq and its ts are the store's to give, so nothing is asked of them."""
+
+    data: msgspec.Raw
+    seq: msgspec.Raw = msgspec.field(name="$seq", default=msgspec.Raw())
+    ts: msgspec.Raw = msgspec.field(name="$ts", default=msgspec.Raw())
+    node: str = msgspec.field(name="$node", default="")
+    tag: str = msgspec.field(name="$tag", default="")
+    key: str = msgspec.field(name="$key", default="")
+    content_type: str = msgspec.field(name="$content_type", default="")
+    meta: dict[str, str] | None = None
+
+
+class _Bytes(msgspec.Struct, forbid_unknown_fields=True):
+    encoded: str = msgspec.field(name="$bytes")
+
+
+_line: Final = msgspec.json.Decoder(_Line).decode
+_bytes: Final = msgspec.json.Decoder(_Bytes).decode
+_meta: Final = msgspec.json.Decoder(dict[str, str]).decode
+
+
+def json_records(source: InputSource, *, line_max: int) -> Iterator[PlacedRecord]:
+    """Raises `BadLine`: what is no record. Whether a payload is sound is the store's to say."""
+    for number, text in source.lines(line_max=_ROOM * line_max):
+        if not text.strip():
+            continue
+        try:
+            found = _line(text)
+            data: Any = found.data
+            if found.content_type:
+                data = base64.b64decode(_bytes(data).encoded, validate=True)
+        except msgspec.ValidationError as error:
+            raise BadLine(number, f"is no record of an export: {error} ({_DEAL})") from None
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, binascii.Error) as error:
+            raise BadLine(number, f"is not JSON: {error}") from None
+        fields = {
+            "node": found.node, "tag": found.tag, "key": found.key, "content_type": found.content_type,
+            "meta": found.meta,
+        }  # fmt: skip
+        yield number, len(text), as_put(data, fields)
+
+
+def csv_records(source: InputSource, *, line_max: int) -> Iterator[PlacedRecord]:
+    """Raises `BadLine`: what is no record."""
+    csv.field_size_limit(_ROOM * line_max)
+    lines = source.lines(line_max=_ROOM * line_max, with_ends=True)
+    reader = csv.reader((_decoded(number, line) for number, line in lines), strict=True)
+    head: list[str] | None = None
+    start = 1
+    try:
+        for row in reader:
+            if row and head is None:
+                head = _head(start, row)
+            elif row and head is not None:
+                if len(row) != len(head):
+                    raise BadLine(start, f"has {len(row)} fields, the header {len(head)}")
+                yield start, sum(map(len, row)), _record(start, dict(zip(head, row, strict=True)))
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise BadLine(start, f"is not CSV: {error}") from None
+
+
+def _head(line: int, row: list[str]) -> list[str]:
+    if "data" not in row or len(set(row)) != len(row) or not set(COLUMNS).issuperset(row):
+        raise BadLine(line, f"is no header of an export, which has {', '.join(COLUMNS)} ({_DEAL})")
+    return row
+
+
+def _record(line: int, cells: dict[str, str]) -> Any:
+    data: Any = msgspec.Raw(cells["data"].encode())
+    fields: dict[str, Any] = {name: cells.get(name) for name in ("node", "tag", "key", "content_type")}
+    try:
+        if fields["content_type"]:
+            data = base64.b64decode(cells["data"], validate=True)
+        if cells.get("meta"):
+            fields["meta"] = _meta(cells["meta"])
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise BadLine(line, f"has a cell that cannot be read: {error}") from None
+    return as_put(data, fields)
+
+
+def _decoded(number: int, line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise BadLine(number, f"is not UTF-8 (byte {error.start + 1} of the line)") from None
