@@ -19,7 +19,6 @@ from ci.benchmarks import (
     growth,
     jobs,
     kv_merge,
-    machine,
     memory,
     paging,
     queue_rates,
@@ -31,6 +30,7 @@ from ci.benchmarks import (
     weaver_sync,
 )
 from ci.benchmarks.figure import FLOOR_CPU_US, Figure, Setting
+from topics.cli.bench import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,7 +64,6 @@ GROUPS: Mapping[str, Callable[[Setting], Iterable[Figure]]] = {
     "weaver_sync": weaver_sync.figures,
 }
 SCALED = ("b1", "b3", "b6", "b8", "b8b")  # the scale is measured right before, for it changes by the minute
-MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -76,8 +75,6 @@ def main(arguments: Sequence[str]) -> int:
         facts = machine.describe(setting.scratch)
         for fact, value in facts.items():
             print(f"{fact + ':':<13}{value}")
-        if facts["file system"] in MEMORY_FILE_SYSTEMS:
-            print("the data directory is in memory: a sync costs nothing there, so B9 says nothing")
         figures: list[Figure] = []
         for group in options.names:
             scale = 1.0

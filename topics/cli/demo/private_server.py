@@ -54,6 +54,11 @@ class PrivateServer:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def pid(self) -> int:
+        assert self._child is not None
+        return self._child.pid
+
+    @property
     def is_running(self) -> bool:
         """As far as its `kill` and `stop` know."""
         return self._child is not None

@@ -1,32 +1,53 @@
-"""What a number must be read beside: the machine, the Python build, the versions."""
+"""What a number must be read beside: the machine, the disk, the Python build, the versions."""
 
 from __future__ import annotations
 
 import os
 import platform
 import sqlite3
+import statistics
 import sys
 import sysconfig
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Final
 
 import topics
+from topics.cli.commands.doctor import IN_MEMORY, file_system_of, sync_times
 
-_PACKAGES = ("msgspec", "xxhash", "attrs", "trio", "httptools", "hypercorn", "quart-trio")
-_BUILD_FLAGS = ("--enable-optimizations", "--with-lto")
+_PACKAGES: Final = ("msgspec", "xxhash", "attrs", "trio", "httptools", "hypercorn", "quart-trio")
+_BUILD_FLAGS: Final = ("--enable-optimizations", "--with-lto")
 
 
 def describe(scratch: Path) -> dict[str, str]:
-    """Facts by name, in the order they are printed."""
+    """Facts by name, in the order they are printed. `scratch`: where the data directories are."""
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
-    packages = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
+    packages = ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
-        "file system": _file_system(scratch),
+        "disk": _disk(scratch),
         "load before": load,
         "python": f"{platform.python_implementation()} {platform.python_version()}, {_build()}",
         "versions": f"topics {topics.__version__}, SQLite {sqlite3.sqlite_version}, {packages}",
     }
+
+
+def is_in_memory(scratch: Path) -> bool:
+    return file_system_of(scratch) in IN_MEMORY
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "–"
+
+
+def _disk(scratch: Path) -> str:
+    kind = file_system_of(scratch) or "unknown"
+    if is_in_memory(scratch):
+        return f"none: {kind} is in memory, so a sync costs nothing, and figures with one say nothing"
+    return f"{kind}, 4 KiB are synced in {statistics.median(sync_times(scratch)) * 1000:.2f} ms"
 
 
 def _processor() -> str:
@@ -44,17 +65,3 @@ def _build() -> str:
     flags = [flag for flag in _BUILD_FLAGS if flag in arguments]
     debug = ", debug" if hasattr(sys, "gettotalrefcount") else ""
     return f"built with {' '.join(flags) or 'no optimization flags'}{debug}"
-
-
-def _file_system(scratch: Path) -> str:
-    """The type of the file system that holds the directory."""
-    try:
-        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return "unknown"
-    best = ("", "unknown")
-    for mount in mounts:
-        _, point, kind, *_ = mount.split(" ")
-        if scratch.is_relative_to(point) and len(point) > len(best[0]):
-            best = (point, kind)
-    return best[1]

@@ -1,0 +1,245 @@
+"""The table of systems: how each is started, what an acknowledgement of it means, and what it cannot do."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import ssl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+import topics
+from topics.cli.bench import in_process
+from topics.cli.bench.beanstalkd import Beanstalkd
+from topics.cli.bench.connection import ANSWER_S, HOST, Connection, connected
+from topics.cli.bench.nats import Nats
+from topics.cli.bench.ours import Topics
+from topics.cli.bench.processes import (
+    SAID,
+    free_port,
+    process_cpu_s,
+    rabbitmq,
+    started,
+    version_in,
+    version_of,
+)
+from topics.cli.bench.rabbitmq import RabbitMQ
+from topics.cli.bench.redis import Redis
+
+if TYPE_CHECKING:
+    from topics.calls.blocking import TopicStore
+
+Payloads = Sequence[bytes]
+LOGS: Final = ("writes", "pages", "watched")  # what is written to, read from and watched is not the same
+QUEUE: Final = "jobs"
+
+
+@attrs.frozen
+class Running:
+    """A system that is ready. `connect`: to one of LOGS or to QUEUE. `version`: its own, "" if it is ours. `cpu_s`: of
+    its process so far, None for one that is elsewhere. `filled`: those of LOGS that have something to read.
+    """
+
+    connect: Callable[[str], Connection]
+    version: str = ""
+    cpu_s: Callable[[], float] | None = None
+    filled: set[str] = attrs.field(factory=set)
+
+
+@attrs.frozen
+class System:
+    """`is_synced`: whether what it acknowledged is on the disk. `can`: workloads beside single writes and jobs.
+    `is_library`: it lives in this process, as the load generator does.
+    """
+
+    name: str
+    is_synced: str
+    start: Callable[[Path, Payloads], AbstractContextManager[Running]]
+    can: frozenset[str] = frozenset()
+    is_library: bool = False
+
+
+_SOON: Final = "no: each second"
+_LATE: Final = "no: now and then"
+_ALL: Final = frozenset({"batch", "read", "watch", "fan-out"})
+_PAGED: Final = frozenset({"batch", "read"})
+_HANDED: Final = frozenset({"batch", "watch"})
+_CLASSES: Final = (("fsync", "yes"), ("disk", _SOON))
+
+
+def ours() -> list[System]:
+    """With private servers, and in this process."""
+    return [
+        *(System(f"topics, {one}", told, partial(_private_topics, one), _ALL) for one, told in _CLASSES),
+        *(_library(f"topics embedded, {one}", told, partial(_embedded, one), _PAGED) for one, told in _CLASSES),
+    ]  # fmt: skip
+
+
+def at_url(store: TopicStore, url: str, *, cafile: str | None, key: str | None, prefix: str) -> list[System]:
+    """A server that runs: topics are made there, and removed in the end."""
+    start = partial(_running_topics, store, url, cafile=cafile, key=key)
+    return [
+        System(f"topics, {one}", told, partial(start, one, f"{prefix}-{one}-"), _ALL)
+        for one, told in _CLASSES
+    ]
+
+
+def peers() -> list[System]:
+    """In the order of the page on performance. beanstalkd that syncs each command gains nothing by a batch."""
+    libraries = (
+        ("persist-queue", "yes", in_process.persist_queue),
+        ("litequeue", _LATE, in_process.litequeue),
+        ("huey", "yes", in_process.huey),
+    )
+    return [
+        System("Redis Streams, always", "yes", partial(_redis, "always"), _ALL),
+        System("Redis Streams, everysec", _SOON, partial(_redis, "everysec"), _ALL),
+        System("NATS JetStream, file", "no: in minutes", _nats, _ALL - {"read"}),
+        System("RabbitMQ, quorum", "yes", _rabbitmq, _HANDED),
+        System("beanstalkd, -f 0", "yes", partial(_beanstalkd, "0"), frozenset({"watch"})),
+        System("beanstalkd, -f 1000", _SOON, partial(_beanstalkd, "1000"), _HANDED),
+        _library("SQLite, FULL", "yes", partial(_sqlite, "FULL"), _PAGED),
+        _library("SQLite, NORMAL", _LATE, partial(_sqlite, "NORMAL"), _PAGED),
+        *(_library(name, told, partial(_queue, make, name)) for name, told, make in libraries),
+    ]
+
+
+def _library(
+    name: str,
+    is_synced: str,
+    start: Callable[[Path, Payloads], AbstractContextManager[Running]],
+    can: frozenset[str] = frozenset(),
+) -> System:
+    return System(name, is_synced, start, can, is_library=True)
+
+
+@contextmanager
+def _private_topics(durability: str, path: Path, payloads: Payloads) -> Iterator[Running]:
+    from topics.cli.demo.private_server import PrivateServer
+
+    path.mkdir()
+    with PrivateServer(path / "data", path) as server, topics.Client(server.url) as client:
+        _create(client, durability)
+
+        def connect(name: str) -> Connection:
+            return Topics(connected(server.port), name, payloads, host=f"{HOST}:{server.port}")
+
+        yield Running(connect, cpu_s=partial(process_cpu_s, server.pid))
+
+
+@contextmanager
+def _running_topics(
+    store: TopicStore, url: str, durability: str, prefix: str, _path: Path, payloads: Payloads, *,
+    cafile: str | None, key: str | None,
+) -> Iterator[Running]:  # fmt: skip
+    from urllib.parse import urlsplit
+
+    from topics.client.address import parse_address
+
+    address = urlsplit(parse_address(url).url)
+    host, port = str(address.hostname), address.port or (443 if address.scheme == "https" else 80)
+    trust = ssl.create_default_context(cafile=cafile) if address.scheme == "https" else None
+
+    def connect(name: str) -> Connection:
+        made = socket.create_connection((host, port), timeout=ANSWER_S)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if trust is not None:
+            made = trust.wrap_socket(made, server_hostname=host)
+        return Topics(made, prefix + name, payloads, host=address.netloc, path=address.path, key=key)
+
+    try:
+        _create(store, durability, prefix)
+        yield Running(connect)
+    finally:
+        for name in (*LOGS, QUEUE):
+            store.delete(prefix + name)
+
+
+@contextmanager
+def _embedded(durability: str, path: Path, payloads: Payloads) -> Iterator[Running]:
+    with topics.open(path) as store:
+        _create(store, durability)
+        yield Running(lambda name: in_process.Embedded(store, name, payloads), cpu_s=time.process_time)
+
+
+def _create(store: TopicStore | topics.Store, durability: str, prefix: str = "") -> None:
+    for name in LOGS:
+        store.create(prefix + name, durability=durability)
+    store.create(prefix + QUEUE, type="queue", durability=durability)
+
+
+@contextmanager
+def _redis(fsync: str, path: Path, payloads: Payloads) -> Iterator[Running]:
+    port = free_port()
+    command = (
+        "redis-server", "--port", str(port), "--bind", HOST, "--save", "", "--appendonly", "yes",
+        "--appendfsync", fsync,
+    )  # fmt: skip
+    with started(path, command, port=port) as pid:
+        yield Running(
+            lambda name: Redis(connected(port), name, payloads),
+            version_of("redis-server", "--version"),
+            partial(process_cpu_s, pid),
+        )
+
+
+@contextmanager
+def _nats(path: Path, payloads: Payloads) -> Iterator[Running]:
+    port = free_port()
+    with started(path, ("nats-server", "-a", HOST, "-p", str(port), "-js", "-sd", "."), port=port) as pid:
+        yield Running(
+            lambda name: Nats(connected(port), name, payloads, is_queue=name == QUEUE),
+            version_of("nats-server", "--version"),
+            partial(process_cpu_s, pid),
+        )
+
+
+@contextmanager
+def _rabbitmq(path: Path, payloads: Payloads) -> Iterator[Running]:
+    with rabbitmq(path) as (port, pid):
+        yield Running(
+            lambda name: RabbitMQ(connected(port), name, payloads),
+            version_in((path / "node" / SAID).read_text(encoding="utf-8"), "RabbitMQ"),
+            partial(process_cpu_s, pid),
+        )
+
+
+@contextmanager
+def _beanstalkd(sync_ms: str, path: Path, payloads: Payloads) -> Iterator[Running]:
+    port = free_port()
+    with started(
+        path, ("beanstalkd", "-l", HOST, "-p", str(port), "-b", ".", "-f", sync_ms), port=port
+    ) as pid:
+        yield Running(
+            lambda name: Beanstalkd(connected(port), name, payloads),
+            version_of("beanstalkd", "-v"),
+            partial(process_cpu_s, pid),
+        )
+
+
+@contextmanager
+def _sqlite(synchronous: str, path: Path, payloads: Payloads) -> Iterator[Running]:
+    path.mkdir()
+    with closing(in_process.Database(path / "bench.db", synchronous)) as database:
+        yield Running(
+            lambda name: in_process.Sqlite(database, name, payloads),
+            sqlite3.sqlite_version,
+            time.process_time,
+        )
+
+
+@contextmanager
+def _queue(
+    make: Callable[[Path], in_process.Calls], package: str, path: Path, payloads: Payloads
+) -> Iterator[Running]:
+    """A queue a name, for libraries have one a file."""
+    path.mkdir()
+    calls = {name: make(path / name) for name in (LOGS[0], QUEUE)}
+    yield Running(lambda name: in_process.Library(calls[name], payloads), version(package), time.process_time)
