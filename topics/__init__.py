@@ -133,8 +133,8 @@ __all__ = [
     "CompactionResult", "Consumer", "ConsumerCommitted", "ConsumerPut", "ConsumerState", "Corrupt", "Fatal",
     "Gap", "Job", "JobsSettled", "Limits", "Page", "Patience", "PeekedJob", "Pressure", "Producer", "Queue",
     "QueueState", "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Router", "Schedule", "Store",
-    "StoreOptions", "StoreStats", "Tombstone", "Topic", "TopicConfig", "TopicDeleted", "TopicState", "TopicSummary", "TopicsError",
-    "Unreachable", "Watch", "WatchedRecord", "Why", "WhyRange", "Worker", "__version__", "open", "open_trio",
+    "StoreOptions", "StoreStats", "Tombstone", "Topic", "TopicConfig", "TopicDeleted", "TopicState", "TopicSummary",
+    "TopicsError", "Unreachable", "Watch", "WatchedRecord", "Why", "WhyRange", "Worker", "__version__", "open", "open_trio",
 ]  # fmt: skip
 
 

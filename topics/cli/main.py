@@ -55,7 +55,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "adopt-cold": ("commands.adopt", "Let a copied or moved directory go on with its cold tier."),
     "spark": ("commands.spark_jobs", "Validate, report and export by Spark, where one machine is too slow."),
     "key": ("commands.key", "Make, list and revoke the keys that a server asks for."),
-    "pressure": ("commands.pressure", "Show how busy a server is, and what it leaves off."),
+    "pressure": ("commands.serve", "Show how busy a server is, and what it leaves off."),
     "doctor": ("commands.doctor", "Look whether this machine can hold what topics promises."),
     "config": ("commands.about", "Show the settings and where each came from."),
     "version": ("commands.about", "Print the version."),

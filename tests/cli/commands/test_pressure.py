@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import topics
-from topics.cli.commands.pressure import LEFT_OFF
+from topics.cli.commands.serve import LEFT_OFF
 from topics.cli.demo.private_server import PrivateServer
 from topics.sched.governor import Step
 

@@ -19,7 +19,8 @@ repaired    what a repair has done, in words and as a row: what is lost, what ma
             are
 router      `router`: what comes into one topic is copied into another
 schedule    `schedule`: records that are appended when their time comes
-serve       `topics serve`: the server in the foreground, until SIGTERM or Ctrl-C drains it
+serve       `topics serve`: the server in the foreground, until SIGTERM or Ctrl-C drains it; `topics pressure`: how
+            much too much it is for one that runs
 spark_jobs  `topics spark`: validate, report and export by Spark, for data that one machine is too slow for
 why         `why`: what became of a record or a job, in words, by the log of a data directory and how its topic stands
 work        `work`: the jobs of a queue, each done by a command
