@@ -134,7 +134,8 @@ __all__ = [
     "Gap", "Job", "JobsSettled", "Limits", "Page", "Patience", "PeekedJob", "Pressure", "Producer", "Queue",
     "QueueState", "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Router", "Schedule", "Store",
     "StoreOptions", "StoreStats", "Tombstone", "Topic", "TopicConfig", "TopicDeleted", "TopicState", "TopicSummary",
-    "TopicsError", "Unreachable", "Watch", "WatchedRecord", "Why", "WhyRange", "Worker", "__version__", "open", "open_trio",
+    "TopicsError", "Unreachable", "Watch", "WatchedRecord", "Why", "WhyRange", "Worker", "__version__", "open",
+    "open_trio",
 ]  # fmt: skip
 
 
