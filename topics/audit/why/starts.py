@@ -32,17 +32,18 @@ class Start:
     unsure: Mapping[SegmentId, Sequence[int]]
 
 
-def read_snapshots(disk: Disk, budget: Budget) -> list[Snapshot]:
-    """The intact ones, the newest first, as far as the budget goes."""
-    found = []
+def read_snapshots(disk: Disk, budget: Budget) -> tuple[list[Snapshot], list[str]]:
+    """The intact ones, the newest first, as far as the budget goes; and the paths of those that are not."""
+    found: list[Snapshot] = []
+    damaged: list[str] = []
     for number in reversed(find_snapshots(disk)):
         if not budget.takes(disk.size(snapshot_path(number)) or 0):
             break
         try:
             found.append(read_snapshot(disk, number))
-        except Corrupt:
-            continue  # a start passes it over, too; fsck tells of it
-    return found
+        except Corrupt:  # a start passes it over, too; fsck tells of it
+            damaged.insert(0, snapshot_path(number))
+    return found, damaged
 
 
 def starts(disk: Disk, log: KeptLog, snapshots: Sequence[Snapshot], topic_id: int) -> Iterator[Start]:

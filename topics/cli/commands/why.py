@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topics.cli.commands.check import root_of
+from topics.cli.commands.check import cold_place, root_of
 from topics.cli.commands.read import parse_match
 from topics.cli.core.failure import Failed
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
@@ -88,7 +88,8 @@ def _by_files(invocation: Invocation, topic: str, asked: dict[str, str]) -> Why 
     disk, where, now_ms = ReadOnlyDisk(root), str(root), time.time_ns() // 1_000_000
     try:
         if "seq" in asked:
-            return why_one(disk, where, topic, int(asked["seq"]), now_ms=now_ms)
+            cold, _ = cold_place(invocation)
+            return why_one(disk, where, topic, int(asked["seq"]), now_ms=now_ms, cold=cold)
         match = parse_match(asked.get("match"))
         reader = Reader(
             frozenset(name.encode() for field, name in asked.items() if field == "node"),
