@@ -16,7 +16,7 @@ from topics.audit.why.events import ENDINGS, events_of
 from topics.audit.why.folding import Watch
 from topics.audit.why.kept_log import Budget, KeptLog, read_kept
 from topics.audit.why.standing import Live, Reader, arrived_as, live_of, parts_of, told_of
-from topics.audit.why.starts import Start, read_snapshots, starts
+from topics.audit.why.starts import Start, no_start, read_snapshots, starts
 from topics.audit.why.waiting import waits_of
 from topics.audit.why.writes import stored_event
 from topics.codec.log.control import Control, TopicCreate, TopicDelete
@@ -188,7 +188,7 @@ def _known(
     if topic is not None:
         watch.let_pass(now_ms)
     elif not budget.bytes_left:
-        raise _unfolded(name, damaged)
+        raise no_start(name, damaged)
     return _Known(
         disk=disk,
         name=name,
@@ -201,17 +201,6 @@ def _known(
         names=names,
         snapshots=snapshots,
         now_ms=now_ms,
-    )
-
-
-def _unfolded(name: str, damaged: Sequence[str]) -> Corrupt:
-    """`damaged`: the snapshots that cannot be read."""
-    which = f"{' and '.join(damaged)} cannot be read" if damaged else "none of those in meta/ has it"
-    return Corrupt(
-        f"topic {name!r}: no snapshot tells how it stood ({which}), and the log in wal/ does not reach back to its"
-        f" creation; topics fsck says what is damaged, and of a backup (topics restore) topics why tells up to then",
-        topic=name,
-        files=list(damaged) or ["meta"],
     )
 
 
@@ -251,7 +240,7 @@ def _topic_id(
     if name in found:
         return found[name]
     if damaged and not snapshots:
-        raise _unfolded(name, damaged)
+        raise no_start(name, damaged)
     deleted = "" if ended is None else "; it was deleted, with all its records"
     raise Rejected(
         Code.TOPIC_NOT_FOUND, f"there is no topic {name!r} in {where}{deleted}", topic=name

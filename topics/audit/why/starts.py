@@ -69,6 +69,17 @@ def starts(disk: Disk, log: KeptLog, snapshots: Sequence[Snapshot], topic_id: in
         )  # fmt: skip
 
 
+def no_start(name: str, damaged: Sequence[str]) -> Corrupt:
+    """That nothing is there to fold from. `damaged`: the snapshots that cannot be read."""
+    which = f"{' and '.join(damaged)} cannot be read" if damaged else "none of those in meta/ has it"
+    return Corrupt(
+        f"topic {name!r}: no snapshot tells how it stood ({which}), and the log in wal/ does not reach back to its"
+        f" creation; topics fsck says what is damaged, and of a backup (topics restore) topics why tells up to then",
+        topic=name,
+        files=list(damaged) or ["meta"],
+    )
+
+
 def _created(log: KeptLog, topic_id: int) -> int | None:
     """When it was created, if the log has all since then."""
     for key in sorted(log.shards):
