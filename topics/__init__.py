@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from topics.calls.definitions.routers import Router
     from topics.calls.definitions.schedules import Schedule
     from topics.calls.job_values import PeekedJob
-    from topics.calls.messages import TopicSummary
+    from topics.calls.messages import Pressure, TopicSummary
     from topics.calls.page import Page, Record
     from topics.calls.patience import Patience
     from topics.calls.producing.async_producer import AsyncProducer, AsyncReceipt
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from topics.calls.workers.worker import Worker
     from topics.client.async_client import AsyncClient
     from topics.client.client import Client
+    from topics.codec.why import Why, WhyRange
     from topics.embed.aio.store import AsyncStore, open_trio
     from topics.embed.store import Store, open
     from topics.engine.replies import (
@@ -92,6 +93,7 @@ _WHERE = {
     "Page": "topics.calls.page",
     "Patience": "topics.calls.patience",
     "PeekedJob": "topics.calls.job_values",
+    "Pressure": "topics.calls.messages",
     "Producer": "topics.calls.producing.producer",
     "Queue": "topics.calls.blocking",
     "QueueState": "topics.engine.replies",
@@ -115,6 +117,8 @@ _WHERE = {
     "Unreachable": "topics.calls.trouble",
     "Watch": "topics.calls.watching.watch",
     "WatchedRecord": "topics.calls.watching.values",
+    "Why": "topics.codec.why",
+    "WhyRange": "topics.codec.why",
     "Worker": "topics.calls.workers.worker",
     "open": "topics.embed.store",
     "open_trio": "topics.embed.aio.store",
@@ -127,11 +131,11 @@ __all__ = [
     "Account", "Appended", "AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncQueue",
     "AsyncReceipt", "AsyncStore", "AsyncTopic", "AsyncWatch", "AsyncWorker", "CannotOpen", "CaughtUp", "Client",
     "CompactionResult", "Consumer", "ConsumerCommitted", "ConsumerPut", "ConsumerState", "Corrupt", "Fatal",
-    "Gap", "Job", "JobsSettled", "Limits", "Page", "Patience", "PeekedJob", "Producer", "Queue", "QueueState",
-    "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Router", "Schedule", "Store", "StoreOptions",
-    "StoreStats",
-    "Tombstone", "Topic", "TopicConfig", "TopicDeleted", "TopicState", "TopicSummary", "TopicsError",
-    "Unreachable", "Watch", "WatchedRecord", "Worker", "__version__", "open", "open_trio",
+    "Gap", "Job", "JobsSettled", "Limits", "Page", "Patience", "PeekedJob", "Pressure", "Producer", "Queue",
+    "QueueState", "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Router", "Schedule", "Store",
+    "StoreOptions", "StoreStats", "Tombstone", "Topic", "TopicConfig", "TopicDeleted", "TopicState", "TopicSummary",
+    "TopicsError", "Unreachable", "Watch", "WatchedRecord", "Why", "WhyRange", "Worker", "__version__", "open",
+    "open_trio",
 ]  # fmt: skip
 
 

@@ -174,7 +174,7 @@ OF_STORE: dict[str, list[Given]] = {
 OF_A_WRITE = {"idempotency_key", "require_same_body", "expected_head", "create", "sync"}
 OF_JOURNALS = {"append", "call", "read"}
 OF_HANDLES = {"name", "store", "aclose", "node", "job_type", "dead_letters", "topic_name"}  # no calls
-OF_CLIENTS = {"health", "ready", "with_key"}
+OF_CLIENTS = {"health", "ready", "pressure", "why", "why_range", "with_key"}  # tests/client/test_asking.py
 
 
 class Handing(TopicStore):
@@ -354,7 +354,8 @@ def test_a_script_of_every_call_gives_the_same(kind: str, tmp_path: Path, expect
 
     assert {name: found[name] for name in found if found[name] != expected[name]} == {}
     assert found.keys() == expected.keys()
-    assert handing.seen == concrete(Call) - {topics_of("Sync"), topics_of("Health"), topics_of("Ready")}
+    of_clients = {topics_of(name) for name in ("Sync", "Health", "Ready", "Pressure", "Why", "WhyRange")}
+    assert handing.seen == concrete(Call) - of_clients
     made = {f"topic-{name}" for name in OF_TOPIC} | {f"queue-{name}" for name in OF_QUEUE}
     made |= {f"consumers-{name}" for name in OF_CONSUMER}
     assert {entry.name for entry in written.manifest.topics} == {

@@ -17,6 +17,7 @@ import msgspec
 
 from topics.calls.intake import encode_json, take_records
 from topics.calls.page import Page, Record
+from topics.codec import why
 from topics.codec.log.frame import FrameView
 from topics.codec.log.layout import EXT, META, NODE, TAG, Ext
 from topics.engine.replies import (
@@ -63,6 +64,30 @@ class TopicSummary:
     # Of a server that does not tell: an older one.
     evict_floor: int = 1
     effective_priority: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class PressureSignals:
+    """What pressure comes from, as of the last look."""
+
+    ready_topics: int
+    scheduling_latency_ms: float
+    busy: float
+
+
+@attrs.frozen(kw_only=True)
+class Pressure:
+    """How much too much it is for a server, and what it leaves off (docs/operations.md). `pressure`: from 0 to 1;
+    `step`: what is left off, with all steps before it; `bands`: topics that wait to be told, by priority.
+    """
+
+    pressure: float
+    step: str
+    signals: PressureSignals
+    bands: dict[str, int]
+    held_topics: int
+    coalesce_ms: float
+    commit_ms: float
 
 
 def summary_of(state: TopicState) -> TopicSummary:
@@ -198,6 +223,9 @@ read_consumer_put: Final = msgspec.json.Decoder(ConsumerPut).decode
 read_consumer_committed: Final = msgspec.json.Decoder(ConsumerCommitted).decode
 read_consumer_deleted: Final = msgspec.json.Decoder(ConsumerDeleted).decode
 _consumers: Final = msgspec.json.Decoder(_Consumers).decode
+read_pressure: Final = msgspec.json.Decoder(Pressure).decode
+read_why: Final = msgspec.json.Decoder(why.Why).decode
+read_why_range: Final = msgspec.json.Decoder(why.WhyRange).decode
 read_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _bytes: Final = msgspec.json.Decoder(_Bytes).decode
 

@@ -1,4 +1,7 @@
-"""The calls on topics, and on a store as a whole: create, configure, state, list, delete, sync, checkpoint."""
+"""The calls on topics, and on a store as a whole: create, configure, state, list, delete, sync, checkpoint.
+
+Those of a server alone come last: health, ready, pressure, why.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,15 @@ from topics.calls.call import Call, OfTopic
 from topics.calls.intake import encode_json
 from topics.calls.messages import TopicSummary
 from topics.calls.retry import Line, Talk, ask_all
+from topics.codec import why
 from topics.engine.commands import DeleteTopic, PutMode, PutTopic
 from topics.engine.replies import TopicState
-from topics.kernel.checks import flag
+from topics.kernel.checks import flag, seq_number
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import Limits
+from topics.log.reads.match import unambiguous
 
 
 class State(OfTopic, Call[TopicState], frozen=True, eq=False, kw_only=True):
@@ -186,3 +191,59 @@ class Ready(Call[Mapping[str, Any]], frozen=True, eq=False):
 
     def exchange(self, line: Line) -> Talk[Mapping[str, Any]]:
         return line.ask("GET", "/v0/ready", messages.read_object, repeatable=True)
+
+
+class Pressure(Call[messages.Pressure], frozen=True, eq=False):
+    """How much too much it is for a server, and what it leaves off because of it. The key needs `admin`, for all names.
+
+    `pressure` goes from 0, where all is told at once, to 1. No record is lost at any.
+    """
+
+    def exchange(self, line: Line) -> Talk[messages.Pressure]:
+        return line.ask("GET", "/v0/admin/pressure", messages.read_pressure, repeatable=True)
+
+
+class Why(OfTopic, Call[why.Why], frozen=True, eq=False):
+    """What became of one record or job, by a server's log: who put it and when, what took it, what it waits for.
+
+    How far back the log goes, the answer says itself (`log`).
+
+    Raises:
+        Rejected: topic_not_found; throttled: so much of the log is not looked at by a server: `topics why --data`.
+        Corrupt: what the log would tell is damaged or gone.
+    """
+
+    seq: int
+
+    def exchange(self, line: Line) -> Talk[why.Why]:
+        asked = {"seq": str(seq_number("seq", self.seq))}
+        return line.ask("GET", self.path("/why"), messages.read_why, query=asked, repeatable=True)
+
+
+class WhyRange(OfTopic, Call[why.WhyRange], frozen=True, eq=False):
+    """What became of each seq that a reader at `from_seq` has not got, up to `to_seq` or the head, in parts that ended
+    alike.
+
+    `node`, `match`: who reads, and what he asks for; his own and what does not match are told apart.
+    `next_from_seq` of the answer says where to ask on, if it was too much for one.
+
+    Raises:
+        Rejected: as `why`; a bad match.
+        Corrupt: as `why`.
+    """
+
+    from_seq: int = 0
+    to_seq: int | None = None
+    node: str = ""
+    match: str | Sequence[str] | None = None
+
+    def exchange(self, line: Line) -> Talk[why.WhyRange]:
+        asked = {"from_seq": str(seq_number("from_seq", self.from_seq))}
+        if self.to_seq is not None:
+            asked["to_seq"] = str(seq_number("to_seq", self.to_seq))
+        if self.node:
+            asked["node"] = self.node
+        match = unambiguous(self.match)
+        if match is not None:
+            asked["match"] = match if isinstance(match, str) else encode_json("match", list(match)).decode()
+        return line.ask("GET", self.path("/why"), messages.read_why_range, query=asked, repeatable=True)

@@ -97,6 +97,9 @@ class Client(TopicStore):
 
     health = of_store(topics.Health)
     ready = of_store(topics.Ready)
+    pressure = of_store(topics.Pressure)
+    why = of_store(topics.Why)
+    why_range = of_store(topics.WhyRange)
 
     def supply(self, queue: Claimant, *, until_empty: bool) -> Supply[Any]:
         if until_empty:

@@ -122,7 +122,8 @@ class Before(_Told, frozen=True, kw_only=True, omit_defaults=True):
 
 class Why(_Told, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one seq. `events` in the log's order. `created_ts`: of this instance of the topic, if the log has
-    it; `before`: the instance of the name before this one, if the log still knows of it.
+    it; `before`: the instance of the name before this one, if the log still knows of it; `cold`: the file in the cold
+    tier which has its put, if that could not be read.
     """
 
     topic: str
@@ -137,6 +138,7 @@ class Why(_Told, frozen=True, kw_only=True, omit_defaults=True):
     log: LogTold
     created_ts: int | None = None
     before: Before | None = None
+    cold: str | None = None
 
 
 class Part(_Told, frozen=True, kw_only=True, omit_defaults=True):

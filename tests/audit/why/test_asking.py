@@ -8,15 +8,18 @@ import attrs
 import pytest
 
 import topics
+from tests.support.cold_tier import cold_of
 from tests.support.history import TINY
 from tests.support.scene import SMALL, Scene
 from topics.audit.why.asking import why, why_range
 from topics.audit.why.kept_log import Budget
 from topics.audit.why.standing import live_of
+from topics.audit.why.words import story
 from topics.engine.commands import PutRouter
+from topics.host.cold.segment_stores import HotRules
 from topics.host.system.readonly import ReadOnlyDisk
 from topics.host.wal.archive import ArchiveRules
-from topics.kernel.errors import Code, Rejected
+from topics.kernel.errors import Code, Corrupt, Rejected
 
 
 def scene(**options):
@@ -120,6 +123,48 @@ def test_what_the_budget_leaves_out_is_counted_and_a_fold_that_is_not_there_is_r
     assert (refused.value.code, "topics why --data" in refused.value.message) == (Code.THROTTLED, True)
     with pytest.raises(Rejected):
         asked(found, "t", 1, budget=lambda: Budget(is_over=lambda: True))
+
+
+def test_damage_is_told_when_it_was_seen_twice_and_names_the_files_and_what_to_do():
+    found = scene()
+    found.put("t", 1, 2)
+    absorb(found)
+    for name in found.disk.names("meta"):
+        found.disk.flip(f"meta/{name}", 8 * 40)
+    looks = []  # at the time
+    with pytest.raises(Corrupt) as told:
+        asked(found, "t", 1, budget=lambda: Budget(is_over=lambda: looks.append(1)))
+    one_try = len(looks) // 2 + 1
+
+    assert (
+        len(looks) == 2 * one_try - 1 == 5
+    )  # each snapshot twice, and whether there is time for a second try
+    snapshots = [f"meta/{name}" for name in sorted(found.disk.names("meta"))]
+    assert (told.value.detail["topic"], told.value.detail["files"]) == ("t", snapshots)
+    for said in (*snapshots, "topics fsck", "topics restore", "topic 't'"):
+        assert said in told.value.message
+    looks.clear()
+    with pytest.raises(Corrupt):  # and once if that took all the time that there is
+        asked(found, "t", 1, budget=lambda: Budget(is_over=lambda: looks.append(1) or len(looks) >= one_try))
+    assert len(looks) == one_try
+
+
+def test_a_record_in_the_cold_tier_is_read_there_and_without_it_the_answer_says_so():
+    found = scene(cold=cold_of, hot=HotRules(retain_segments=1))
+    found.put("t", *range(40))
+    absorb(found)
+    assert found.relocate() > 1
+    path = f"topics/0000000000000001/seg-{1:020d}.data"
+    there, without = asked(found, "t", 1, cold=found.cold), asked(found, "t", 1)
+
+    assert [(event.event, event.file) for event in there.events] == [("put", path)]
+    assert there.cold is None
+    assert (without.events, without.cold, without.now) == ([], path, there.now)
+    told = f"it lies in the cold tier ({path}), which was not read: name that with --cold-dir"
+    assert (told in story(without, str), told in story(there, str)) == (True, False)
+    found.disk.flip(f"cold/{path}", 8 * 10)
+    damaged = asked(found, "t", 1, cold=found.cold)
+    assert (damaged.events, damaged.cold, damaged.now) == ([], None, there.now)
 
 
 def test_a_range_of_many_parts_is_told_so_far_and_asked_on_from_there():

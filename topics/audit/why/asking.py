@@ -16,7 +16,7 @@ from topics.audit.why.events import ENDINGS, events_of
 from topics.audit.why.folding import Watch
 from topics.audit.why.kept_log import Budget, KeptLog, read_kept
 from topics.audit.why.standing import Live, Reader, arrived_as, live_of, parts_of, told_of
-from topics.audit.why.starts import Start, read_snapshots, starts
+from topics.audit.why.starts import Start, no_start, read_snapshots, starts
 from topics.audit.why.waiting import waits_of
 from topics.audit.why.writes import stored_event
 from topics.codec.log.control import Control, TopicCreate, TopicDelete
@@ -28,6 +28,8 @@ from topics.codec.log.walheader import HEADER_SIZE
 from topics.codec.why import Before, Event, LogTold, Standing, Why, WhyRange
 from topics.engine.image import Snapshot
 from topics.engine.recovery.judge import Item
+from topics.host.cold.cold_disk import ColdBehind
+from topics.host.cold.segment_stores import SegmentStore
 from topics.host.directory.layout import find_shards, find_wal_files, read_format, wal_path
 from topics.host.directory.size_limits import read_log
 from topics.kernel.config import Durability, TopicType
@@ -50,9 +52,11 @@ def why(
     of_job: bool = False,
     budget: Callable[[], Budget] = Budget,
     live: Live | None = None,
+    cold: SegmentStore | None = None,
 ) -> Why:
     """What became of one seq. `of_job`: of a queue, and of nothing else. `live`: how it stands in a server's engine,
-    which counts where the files do not tell: of an ephemeral topic, and if the budget is too small for a fold.
+    which counts where the files do not tell: of an ephemeral topic, and if the budget is too small for a fold. `cold`:
+    the cold tier, for a record that lies there.
 
     Raises:
         Rejected: topic_not_found, not_a_queue.
@@ -61,10 +65,12 @@ def why(
         OSError: the disk failed.
     """
     topic_id = None if live is None else live.topic_id
+    tiers = ColdBehind(disk, cold)
     return _again(
-        lambda: _why(
-            _known(disk, where, name, seq, seq, now_ms, budget(), topic_id), seq, live, of_job=of_job
-        )
+        lambda spent: _why(
+            _known(tiers, where, name, seq, seq, now_ms, spent, topic_id), seq, live, of_job=of_job
+        ),
+        budget,
     )
 
 
@@ -87,31 +93,38 @@ def why_range(
     Raises: as `why`, and Rejected: invalid_request of an ephemeral topic, throttled if the budget is too small.
     """
     last = from_seq + SCAN_SEQS_MAX if to_seq is None else min(to_seq, from_seq + SCAN_SEQS_MAX)
+    tiers = ColdBehind(disk, None)
     return _again(
-        lambda: _range(
-            _known(disk, where, name, from_seq + 1, last, now_ms, budget(), topic_id),
+        lambda spent: _range(
+            _known(tiers, where, name, from_seq + 1, last, now_ms, spent, topic_id),
             from_seq,
             to_seq,
             reader,
             parts_max,
-        )
+        ),
+        budget,
     )
 
 
-def _again(ask: Callable[[], T]) -> T:
+def _again(ask: Callable[[Budget], T], budget: Callable[[], Budget]) -> T:
+    """A checkpoint may have taken something away meanwhile. What is told twice alike is so."""
+    before = ""
     for _ in range(REPLANS_MAX):
+        spent = budget()
         try:
-            return ask()
-        except (FileNotFoundError, Corrupt):  # a checkpoint has taken something away
-            continue
-    return ask()
+            return ask(spent)
+        except (FileNotFoundError, Corrupt) as error:
+            if str(error) == before or spent.is_over():
+                raise
+            before = str(error)
+    return ask(budget())
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Known:
     """All that was found out of one topic. `topic`, `start`: None if the budget left too little for a fold."""
 
-    disk: Disk
+    disk: ColdBehind
     name: str
     topic_id: int
     topic: Topic | None
@@ -144,7 +157,7 @@ class _Known:
 
 
 def _known(
-    disk: Disk,
+    disk: ColdBehind,
     where: str,
     name: str,
     first: int,
@@ -157,9 +170,9 @@ def _known(
         raise CannotOpen(
             Unusable.MISSING, f"{where} holds no data directory of topics: it has no FORMAT", path=where
         )
-    snapshots = read_snapshots(disk, budget)
+    snapshots, damaged = read_snapshots(disk, budget)
     if topic_id is None:
-        topic_id = _topic_id(disk, where, name, snapshots)
+        topic_id = _topic_id(disk, where, name, snapshots, damaged)
     log = read_kept(disk, _wanted(topic_id), budget)
     names = {image.topic_id: image.name for snapshot in snapshots for image in snapshot.state.topics}
     names |= {item.topic_id: create.name for item, create in _creations(log)}
@@ -175,11 +188,7 @@ def _known(
     if topic is not None:
         watch.let_pass(now_ms)
     elif not budget.bytes_left:
-        raise Corrupt(
-            f"topic {name!r}: neither a snapshot nor the log reaches back to where it begins; see what is damaged:"
-            f" topics fsck",
-            topic=name,
-        )
+        raise no_start(name, damaged)
     return _Known(
         disk=disk,
         name=name,
@@ -211,7 +220,9 @@ def _wanted(topic_id: int) -> Callable[[Item], bool]:
     return wanted
 
 
-def _topic_id(disk: Disk, where: str, name: str, snapshots: Sequence[Snapshot]) -> int:
+def _topic_id(
+    disk: Disk, where: str, name: str, snapshots: Sequence[Snapshot], damaged: Sequence[str]
+) -> int:
     """The topic that has the name now, by the newest snapshot and the log behind it, which shard 0 keeps of all."""
     found = {image.name: image.topic_id for image in snapshots[0].state.topics} if snapshots else {}
     ended: int | None = None
@@ -228,6 +239,8 @@ def _topic_id(disk: Disk, where: str, name: str, snapshots: Sequence[Snapshot]) 
                     ended = item.ts
     if name in found:
         return found[name]
+    if damaged and not snapshots:
+        raise no_start(name, damaged)
     deleted = "" if ended is None else "; it was deleted, with all its records"
     raise Rejected(
         Code.TOPIC_NOT_FOUND, f"there is no topic {name!r} in {where}{deleted}", topic=name
@@ -248,9 +261,13 @@ def _why(known: _Known, seq: int, live: Live | None, *, of_job: bool) -> Why:
     if of_job and live.type is not TopicType.QUEUE:
         raise not_a_queue(known.name)
     events = events_of(known.disk, known.log, known.watch, known.topic_id, known.names, seq, known.now_ms)
+    cold = None
     if topic is not None and not any(event.event == "put" for event in events):
         stored = stored_event(known.disk, topic, seq, known.names)
-        events = events if stored is None else [stored, *events]
+        if isinstance(stored, Event):
+            events = [stored, *events]
+        else:
+            cold = stored
     return Why(
         topic=known.name,
         type=live.type.value,
@@ -264,6 +281,7 @@ def _why(known: _Known, seq: int, live: Live | None, *, of_job: bool) -> Why:
         log=known.log_told(),
         created_ts=_created_ts(known),
         before=_before(known, live.epoch),
+        cold=cold,
     )
 
 

@@ -20,7 +20,6 @@ from topics.engine.image import LogPlace
 from topics.engine.recovery.recover import Folding, ShardKey, name_damages
 from topics.host.cold.cold_disk import ColdBehind
 from topics.host.directory.loading import settle
-from topics.kernel.ports import Disk
 from topics.log import retention
 from topics.log.floors import Reason
 from topics.log.index import LIVE
@@ -68,7 +67,7 @@ class Watch:
     _head: int = 0
     _floor: int = 1
 
-    def fold(self, disk: Disk, start: Start, log: KeptLog, topic_id: int) -> Topic | None:
+    def fold(self, disk: ColdBehind, start: Start, log: KeptLog, topic_id: int) -> Topic | None:
         """Fold all of the topic's log from there. None: it is not there any more."""
         self.catalog, self._places = start.catalog, start.places
         folding = Folding(start.catalog)
@@ -85,7 +84,7 @@ class Watch:
         for key in sorted(log.shards):
             list(name_damages(self.catalog, log.shards[key].verdict))
         self._end()
-        settle(ColdBehind(disk, None), self.catalog, start.unsure)
+        settle(disk, self.catalog, start.unsure)
         return self._topic
 
     def has_folded(self, at: At) -> bool:

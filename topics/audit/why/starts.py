@@ -32,17 +32,18 @@ class Start:
     unsure: Mapping[SegmentId, Sequence[int]]
 
 
-def read_snapshots(disk: Disk, budget: Budget) -> list[Snapshot]:
-    """The intact ones, the newest first, as far as the budget goes."""
-    found = []
+def read_snapshots(disk: Disk, budget: Budget) -> tuple[list[Snapshot], list[str]]:
+    """The intact ones, the newest first, as far as the budget goes; and the paths of those that are not."""
+    found: list[Snapshot] = []
+    damaged: list[str] = []
     for number in reversed(find_snapshots(disk)):
         if not budget.takes(disk.size(snapshot_path(number)) or 0):
             break
         try:
             found.append(read_snapshot(disk, number))
-        except Corrupt:
-            continue  # a start passes it over, too; fsck tells of it
-    return found
+        except Corrupt:  # a start passes it over, too; fsck tells of it
+            damaged.insert(0, snapshot_path(number))
+    return found, damaged
 
 
 def starts(disk: Disk, log: KeptLog, snapshots: Sequence[Snapshot], topic_id: int) -> Iterator[Start]:
@@ -66,6 +67,17 @@ def starts(disk: Disk, log: KeptLog, snapshots: Sequence[Snapshot], topic_id: in
             kind="snapshot", since_ts=snapshot.state.ts, catalog=loaded.catalog, places=places,
             unsure=loaded.unsure,
         )  # fmt: skip
+
+
+def no_start(name: str, damaged: Sequence[str]) -> Corrupt:
+    """That nothing is there to fold from. `damaged`: the snapshots that cannot be read."""
+    which = f"{' and '.join(damaged)} cannot be read" if damaged else "none of those in meta/ has it"
+    return Corrupt(
+        f"topic {name!r}: no snapshot tells how it stood ({which}), and the log in wal/ does not reach back to its"
+        f" creation; topics fsck says what is damaged, and of a backup (topics restore) topics why tells up to then",
+        topic=name,
+        files=list(damaged) or ["meta"],
+    )
 
 
 def _created(log: KeptLog, topic_id: int) -> int | None:

@@ -261,6 +261,8 @@ def _limits(found: Why, when: When) -> Iterator[str]:
         return
     if found.now.state in _GONE and not shows_end:
         yield _removed(log, when)
+    elif found.cold is not None:
+        yield f"it lies in the cold tier ({found.cold}), which was not read: name that with --cold-dir"
     elif not shows_put:
         yield "the log of when it was put has been removed (wal_archive keeps what checkpoints have absorbed)"
 

@@ -46,8 +46,10 @@ def put_event(disk: Disk, at: At, run: Run, seq: int, head: Control | None, name
     )
 
 
-def stored_event(disk: Disk, topic: Topic, seq: int, names: dict[int, str]) -> Event | None:
-    """The put of a record whose log is gone, from the segment that holds its frame; None if that cannot be had."""
+def stored_event(disk: Disk, topic: Topic, seq: int, names: dict[int, str]) -> Event | str | None:
+    """The put of a record whose log is gone, from the segment that holds its frame; the path of that, if it lies in the
+    cold tier and cannot be had now; else None.
+    """
     index = topic.index
     if not index.base_seq <= seq <= index.head_seq or index.slotless.holds(seq):
         return None
@@ -59,10 +61,17 @@ def stored_event(disk: Disk, topic: Topic, seq: int, names: dict[int, str]) -> E
     try:
         with reading():
             view = decode_frame(disk.read(path, offset, index.lengths[at]), 0)
-    except (Corrupt, FileNotFoundError, Unreadable):
+    except OSError as error:
+        segment = topic.segments.holds(seq)
+        if segment is not None and segment.cold:
+            return path
+        if not isinstance(error, FileNotFoundError | Unreadable):
+            raise
         return None
-    if (view.topic_id, view.seq) != (topic.topic_id, seq):
+    except Corrupt:
         return None
+    if (view.topic_id, view.seq, view.ts) != (topic.topic_id, seq, index.ts[at]):
+        return None  # in a cold tier that two copies of a store have changed it may be the other one's
     last = seq + view.write_frames - 1 if view.write_frames > 1 else None
     key = None if view.keyed is None else view.keyed.key
     first = seq if last is not None or key is not None else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topics.cli.commands.check import root_of
+from topics.cli.commands.check import cold_place, root_of
 from topics.cli.commands.read import parse_match
 from topics.cli.core.failure import Failed
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
@@ -88,7 +88,8 @@ def _by_files(invocation: Invocation, topic: str, asked: dict[str, str]) -> Why 
     disk, where, now_ms = ReadOnlyDisk(root), str(root), time.time_ns() // 1_000_000
     try:
         if "seq" in asked:
-            return why_one(disk, where, topic, int(asked["seq"]), now_ms=now_ms)
+            cold, _ = cold_place(invocation)
+            return why_one(disk, where, topic, int(asked["seq"]), now_ms=now_ms, cold=cold)
         match = parse_match(asked.get("match"))
         reader = Reader(
             frozenset(name.encode() for field, name in asked.items() if field == "node"),
@@ -101,22 +102,11 @@ def _by_files(invocation: Invocation, topic: str, asked: dict[str, str]) -> Why 
 
 
 def _by_server(invocation: Invocation, topic: str, asked: dict[str, str]) -> Why | WhyRange:
-    import msgspec
-
-    from topics.calls.call import Call, OfTopic
-    from topics.calls.retry import Line, Talk
-    from topics.codec.why import Why, WhyRange
-
-    class AskWhy(OfTopic, Call[Why | WhyRange], frozen=True, eq=False):
-        """A call of this command alone: what it answers is no value of the clients'."""
-
-        def exchange(self, line: Line) -> Talk[Why | WhyRange]:
-            return line.ask("GET", self.path("/why"), read, query=asked, repeatable=True)
-
-    def read(body: bytes) -> Why | WhyRange:
-        if "seq" in asked:
-            return msgspec.json.decode(body, type=Why)
-        return msgspec.json.decode(body, type=WhyRange)
+    from topics.calls import topics as calls
 
     with invocation.reading() as store:
-        return store.do(AskWhy(topic))
+        if "seq" in asked:
+            return store.do(calls.Why(topic, int(asked["seq"])))
+        to_seq = int(asked["to_seq"]) if "to_seq" in asked else None
+        match = parse_match(asked.get("match"))
+        return store.do(calls.WhyRange(topic, int(asked["from_seq"]), to_seq, asked.get("node", ""), match))

@@ -43,6 +43,10 @@ class Target(Protocol):
         """The store, made if it is not there."""
         ...
 
+    def at_server(self) -> AbstractContextManager[TopicStore]:
+        """A client of the server, for what only a server can tell. Raises `Failed` if none serves it."""
+        ...
+
 
 def choose(settings: Settings) -> Target:
     """The directory or the server, whichever is named more strongly.
@@ -97,6 +101,21 @@ class DirectoryTarget:
             if is_new:
                 say(f"made the data directory {self.root}", "topics: ", colour="cyan")
             yield store
+
+    def at_server(self) -> AbstractContextManager[TopicStore]:
+        from topics.host.directory.owner import check_unowned
+        from topics.kernel.errors import CannotOpen
+
+        try:
+            check_unowned(self.root)
+        except FileNotFoundError:
+            pass
+        except CannotOpen as in_use:
+            return self._its_server(in_use.detail).reading()
+        raise Failed(
+            f"no server serves {self.root}, and only a server can tell: name one by --url URL, or start one:"
+            f" topics serve --data {self.root}"
+        )
 
     @contextmanager
     def _open(
@@ -210,6 +229,9 @@ class ServerTarget:
         return self._open()
 
     def writing(self) -> AbstractContextManager[TopicStore]:
+        return self._open()
+
+    def at_server(self) -> AbstractContextManager[TopicStore]:
         return self._open()
 
     @contextmanager

@@ -6,9 +6,11 @@ import pytest
 import trio
 
 from tests.server.api.asking import ask, said
-from tests.server.wire.places import open_site
+from tests.server.wire.places import alone, begun, new_site, open_site
 from topics.server.auth.keys import Keys
 from topics.server.auth.lines import parse_keys
+from topics.testing.faults import FaultKind
+from topics.testing.simdisk import SimDisk
 
 pytestmark = pytest.mark.trio
 T = "/v0/topics/t"
@@ -73,6 +75,26 @@ async def test_what_was_not_looked_at_is_said():
     assert found["log"]["bytes_left"] > found["log"]["bytes_read"] == 0
     assert (status, refused["error"]["code"]) == (429, "throttled")
     assert "topics why --data" in refused["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [(FaultKind.EIO, "topics fsck says what is damaged"), (FaultKind.EMFILE, "allow more (ulimit -n)")],
+)
+async def test_a_file_that_cannot_be_read_is_named_with_what_to_do(kind, what):
+    disk, site = SimDisk(), new_site()
+    async with alone(), begun(site, disk=disk):
+        await put(site, 2)
+        disk.inject("read", kind, at=disk.counts["read"] + 1, times=None)  # behind FORMAT
+        status, failed = await said(site, "GET", f"{T}/why?seq=2")
+        disk.heal()
+
+    error = failed["error"]
+    assert (status, error["code"]) == (500, "internal")
+    (file,) = error["detail"]["files"]
+    assert file.startswith("wal/gen-0/")
+    assert error["message"].startswith(f"the data directory's {file}: ")
+    assert error["message"].endswith(what)
 
 
 async def test_what_is_asked_wrongly_is_refused():

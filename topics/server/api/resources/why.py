@@ -6,6 +6,7 @@ files, as `topics why` does beside a server: one request at a time, so much of t
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,6 +19,8 @@ from topics.audit.why.asking import why_range
 from topics.audit.why.kept_log import Budget
 from topics.audit.why.standing import Reader, live_of
 from topics.codec.why import Before, Event, LogTold, Part, Standing, Told, Wait, Why, WhyRange
+from topics.host.system import refusals
+from topics.host.system.medium import MEDIUM_ERRNOS
 from topics.kernel.errors import Code, Corrupt, Rejected, invalid
 from topics.kernel.limits import U64_MAX, WHY_MS_MAX, WHY_WAITING_MAX
 from topics.log.reads.match import parse_match
@@ -47,8 +50,8 @@ async def why(call: HandlerCall) -> Answer:
         seq = call.number("seq", default=0, most=U64_MAX)
         if seq == 0:
             raise invalid("seq", "must be a whole number from 1")
-        live = live_of(topic, seq, now_ms)
-        ask = partial(why_one, disk, _DIR, name, seq, now_ms=now_ms, budget=budget, live=live)
+        live, cold = live_of(topic, seq, now_ms), call.runtime.opened.cold.store
+        ask = partial(why_one, disk, _DIR, name, seq, now_ms=now_ms, budget=budget, live=live, cold=cold)
         found = _seen(await _off_the_loop(call, ask), call.key)
     else:
         from_seq = call.number("from_seq", default=0, most=U64_MAX)
@@ -99,7 +102,11 @@ async def _off_the_loop(call: HandlerCall, ask: Callable[[], T]) -> T:
         try:
             return await call.runtime.threads.run(ask)
         except OSError as error:
-            raise Corrupt(f"the log cannot be looked at now: {error}") from error
+            advice = "; topics fsck says what is damaged" if error.errno in MEDIUM_ERRNOS else ""
+            raise Corrupt(
+                f"the data directory's {refusals.told(error)}{advice}",
+                files=[os.fsdecode(error.filename or "")],
+            ) from error
 
 
 def _seen(found: Why, key: Key) -> Why:
