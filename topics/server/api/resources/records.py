@@ -25,7 +25,7 @@ from topics.server.api.bodies.writes import WriteWish, decode_write
 from topics.server.api.call import HandlerCall, text_of
 from topics.server.api.message import Answer
 from topics.server.api.ops import Op, OpCall
-from topics.server.api.resources.state import ServerState
+from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX, ServerState
 from topics.server.api.routes import WRITE_ERRORS, Body, Route
 from topics.server.auth.keys import Key
 from topics.server.auth.scopes import Scope
@@ -81,7 +81,8 @@ async def decoded_write(site: ServerState, topic: str, text: bytes, forms: Write
         known=site.labels,
         forms=forms,
     )
-    wish = await site.decoded(len(text), decode)
+    size = len(text)
+    wish = decode() if size <= DECODED_INLINE_BYTES_MAX else await site.decoded(size, decode)
     if wish.gives_config:
         key.check_scopes(_ADMIN, "a config in a write")
         check_dead_letter(key, wish.command.config, field="config.dead_letter")
