@@ -85,7 +85,8 @@ class Incoming:
 
     def let_go(self) -> None:
         """The buffer is empty, or of no use any more."""
-        self._ahead.release()
+        if self._ahead.size:
+            self._ahead.release()
 
     async def drain(self, bytes_max: int) -> None:
         """Read until the peer ends, so much at most with what is here, and keep nothing of it."""
