@@ -1,4 +1,5 @@
-"""B7: from a write to the watchers' hands, by server-sent events; beside one who does not read; under pressure.
+"""B7: from a write to the watchers' hands, by server-sent events and WebSockets; beside one who does not read; under
+pressure.
 
 B12: what watchers cost that are told nothing.
 """
@@ -39,6 +40,9 @@ def figures(setting: Setting) -> Iterator[Figure]:
     sides: dict[str, Callable[[Path], Turn | str]] = {
         f"{watchers}": _watched(setting, watchers=watchers) for watchers in BOUNDS_MS
     }
+    sides |= {
+        f"sockets {watchers}": _watched(setting, watchers=watchers, side="sockets") for watchers in BOUNDS_MS
+    }
     for peer in PEERS:
         sides |= {f"{peer} {watchers}": _peer_watched(setting, peer, watchers) for watchers in BOUNDS_MS}
     turns = take_turns(setting, sides)
@@ -53,6 +57,12 @@ def figures(setting: Setting) -> Iterator[Figure]:
         yield median_figure(
             f"{name}, p99 / p50", [turn.p99_us / turn.p50_us for turn in of], "×", must=P99_OVER_P50, less=True,
             beside=f"p99 {statistics.median(turn.p99_us for turn in of) / 1000:.2f} ms",
+        )  # fmt: skip
+        sockets = [turn for turn in turns[f"sockets {watchers}"] if isinstance(turn, Turn)]
+        cpu = statistics.median(turn.cpu_us for turn in sockets)
+        yield median_figure(
+            "  by WebSocket / by SSE, p50", ratios(sockets, of, lambda turn: turn.p50_us), "×",
+            beside=f"{cpu:.0f} µs CPU a delivery",
         )  # fmt: skip
         for peer in PEERS:
             yield _beside_peer(peer, of, turns[f"{peer} {watchers}"])
@@ -128,10 +138,10 @@ def pressed_plan(port: int, pid: int, *, size: int, seconds: float) -> PressedPl
     return PressedPlan(port=port, pid=pid, bands=bands, connections=32, seconds=seconds)
 
 
-def _watched(setting: Setting, *, watchers: int) -> Callable[[Path], Turn]:
+def _watched(setting: Setting, *, watchers: int, side: str = "topics") -> Callable[[Path], Turn]:
     def turn(path: Path) -> Turn:
         with serve("topics", path / "data", "disk") as server:
-            return _turn(setting, port=server.port, pid=server.pid, watchers=watchers)
+            return _turn(setting, port=server.port, pid=server.pid, watchers=watchers, side=side)
 
     return turn
 

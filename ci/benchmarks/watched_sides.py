@@ -1,8 +1,8 @@
 """What is watched: a topic, a stream of Redis, a stream of NATS JetStream. A writer of each, and watchers at its tail.
 
 Each is written one record of the same text, and keeps it as our class `disk` does (`job_sides`). A watcher of a topic
-has a stream of server-sent events; one of Redis asks again with XREAD BLOCK behind each record; to one of NATS it is
-pushed.
+has a stream of server-sent events, or a WebSocket; one of Redis asks again with XREAD BLOCK behind each record; to one
+of NATS it is pushed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from ci.benchmarks.payload import BATCH, text
 
 BODY = text(0).encode()
 _GET = b"GET %b HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
+_UPGRADE = (
+    b"GET /v0/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
 _STUCK_RECEIVE_BYTES = 4096
 
 
@@ -116,6 +120,19 @@ class Topics:
         return _GET % begun["stream_url"].encode()
 
 
+class TopicSockets(Topics):
+    """Of our server, too, and each watcher has a WebSocket."""
+
+    def watch(self) -> socket.socket:
+        watcher = Connection(self._port, 0).socket
+        asked = b'{"op":"subscribe","topic":"%b","tail":true}' % topic_name(0).encode()
+        watcher.sendall(_UPGRADE + bytes([0x81, 0x80 + len(asked), 0, 0, 0, 0]) + asked)  # masked with zeros
+        came = b""
+        while b'"caught_up"' not in came:
+            came += watcher.recv(RECEIVE_BYTES)
+        return watcher
+
+
 class Redis:
     """A stream; each watcher waits behind the last record."""
 
@@ -207,4 +224,4 @@ def _has_body(received: bytes) -> bool:
     return True
 
 
-SIDES = {"topics": Topics, "redis": Redis, "nats": Nats}
+SIDES = {"topics": Topics, "sockets": TopicSockets, "redis": Redis, "nats": Nats}

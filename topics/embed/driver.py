@@ -25,7 +25,6 @@ from topics.engine.replies import Reply
 from topics.engine.tickets import Stage, Ticket
 from topics.host.checkpoint.steps import Blocking, Propose, Step, Swap, Tell, Wait
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
-from topics.store.orders import are_waiting
 from topics.store.writer import ShardWriter
 
 T = TypeVar("T")
@@ -343,7 +342,7 @@ class LocalEngine:
 
     def tell(self) -> None:
         """Wake the callers whose tickets are done, the readers for whom there is news, and who carries out orders."""
-        if are_waiting(self.engine):
+        if self.engine.has_orders:
             self.order()
         if not self.engine.has_effects:
             return

@@ -323,9 +323,15 @@ class Engine:
         return [shard.number for shard in self._state.shards if shard.read_only is not None]
 
     @property
+    def has_orders(self) -> bool:
+        """True if `forwards` or `moves` have one to take."""
+        return bool(self._state.forward_orders or self._state.orders)
+
+    @property
     def has_effects(self) -> bool:
         """True if `take_effects` has anything to give."""
-        return bool(self._state.effects)
+        effects = self._state.effects
+        return bool(effects.finished or effects.news or effects.ended_leases)
 
     def take_effects(self) -> Effects:
         """The one outbox: what ended and what changed since the last call."""

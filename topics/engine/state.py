@@ -54,9 +54,6 @@ class Effects:
         self.news: dict[str, News] = {}
         self.ended_leases: dict[int, list[int]] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self.finished or self.news or self.ended_leases)
-
 
 class Ride(msgspec.Struct, eq=False):
     """A ticket that waits until so many others have ended. `answer`: what then answers it if all have ended well; else,

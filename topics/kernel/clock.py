@@ -32,12 +32,13 @@ class EngineTime:
         return self._high_ms - (self._high_ms if self._last_ms is None else self._last_ms)
 
     def read(self) -> int:
-        now_ms = self._clock.now_ms()
-        if self._last_ms is not None and now_ms > self._last_ms:
-            self.timer_ms += now_ms - self._last_ms
-        self._last_ms = now_ms
-        if now_ms > self._high_ms:
-            self._high_ms = now_ms
+        now_ms, last_ms = self._clock.now_ms(), self._last_ms
+        if now_ms != last_ms:
+            if last_ms is not None and now_ms > last_ms:
+                self.timer_ms += now_ms - last_ms
+            self._last_ms = now_ms
+            if now_ms > self._high_ms:
+                self._high_ms = now_ms
         return self._high_ms
 
     def witness(self, ts: int) -> None:

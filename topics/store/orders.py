@@ -8,11 +8,6 @@ from topics.store.forwarding import forwarding
 from topics.store.moving import Read, moving
 
 
-def are_waiting(engine: Engine) -> bool:
-    """True if there is an order to take."""
-    return engine.forwards.waiting or engine.moves.waiting
-
-
 def next_order(engine: Engine, read: Read) -> Steps | None:
     """The next one; those of routers first, for readers of their dests see what they are late with."""
     forward = engine.forwards.take()

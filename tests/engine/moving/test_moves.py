@@ -95,10 +95,10 @@ def test_nothing_of_it_is_before_the_intent_is_synced():
     mover.clock.advance(5)
     mover.engine.tick()
 
-    assert not mover.engine.moves.waiting
+    assert not mover.engine.has_orders
     mover.sync()
     mover.engine.tick()
-    assert mover.engine.moves.waiting
+    assert mover.engine.has_orders
 
 
 def test_what_is_on_its_way_is_not_sent_again():
@@ -290,7 +290,7 @@ def test_a_restart_finishes_it_wherever_it_was(stop_before, durability, machine_
 
     assert sorted(mover.topic().moving()) == [1, 3]
     mover.engine.tick()
-    assert mover.engine.moves.waiting is (stop_before != "end")  # what has arrived is not read again
+    assert mover.engine.has_orders is (stop_before != "end")  # what has arrived is not read again
     mover.move()
     assert (mover.datas(), mover.datas("dlq")) == ([b"2"], [b"1", b"3"])
     assert digest(mover.replay()) == digest(mover.engine.catalog)
@@ -335,7 +335,7 @@ def test_what_has_arrived_and_is_not_synced_stays_here_too():
     mover.clock.advance(2 * MOVE_RETRY_MS)
     mover.engine.tick()
 
-    assert mover.engine.moves.waiting  # it is ordered again
+    assert mover.engine.has_orders  # it is ordered again
     assert not mover.engine.state.shards[mover.lanes()["t"].shard].pending
     steps.close()
     mover.move(ms=2 * MOVE_RETRY_MS)

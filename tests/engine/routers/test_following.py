@@ -43,7 +43,7 @@ def test_a_copy_is_there_when_its_record_is_acknowledged():
 
     assert driver.datas("b") == [b"1", b"2", b"3"]
     assert driver.inbound("a>b") == (3, 3)
-    assert not driver.engine.forwards.waiting
+    assert not driver.engine.has_orders
     same_after_replay(driver)
 
 

@@ -44,7 +44,7 @@ def test_a_dest_that_is_full_holds_its_router_up_and_nobody_else():
     assert driver.engine.routers.state("a>b").lag == 0
     driver.append(6, topic="a")
     assert driver.datas("b") == [b"3", b"4", b"5", b"6"]
-    assert not driver.engine.forwards.waiting
+    assert not driver.engine.has_orders
     same_after_replay(driver)
 
 
@@ -142,7 +142,7 @@ def test_into_another_shard_goes_what_is_durable(shards):
     driver.propose(driver.appending(1, 2, 3, topic="a", tag=[b"red", b"", b"red"]))
     while driver.step(source):
         if driver.engine.state.lanes_by_name["a"].durable_seq < 3:
-            assert not driver.engine.forwards.waiting
+            assert not driver.engine.has_orders
     driver.bring_over()
 
     for number in range(6):

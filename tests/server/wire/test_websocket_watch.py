@@ -252,3 +252,47 @@ async def test_who_writes_while_a_connection_ends_is_not_told_of_it(mock_clock):
         assert (await peer.frame()).close == (1000, "")
         await here.settled()
         assert (await here.put(2))["head_seq"] == 2
+
+
+class Begun(trio.abc.Instrument):
+    """The tasks that begin while it looks, by name."""
+
+    def __init__(self):
+        self.names = []
+
+    def task_spawned(self, task):
+        self.names.append(task.name)
+
+
+async def test_what_is_at_hand_is_sent_without_a_task(mock_clock):
+    async with place() as here, socket_of(here.site) as (peer, _), socket_of(here.site) as (other, _):
+        await here.make("u")
+        await here.put(1)
+        for one in (peer, other):
+            await one.send(text(op="subscribe", topics={"t": {"tail": True}, "u": {"tail": True}}))
+            assert shape(await one.messages(3)) == ["subscribed", "caught_up", "caught_up"]
+        await here.settled()
+        begun = Begun()
+        trio.lowlevel.add_instrument(begun)
+        await here.put("a")
+        await here.put("b", topic="u")
+        for one in (peer, other):
+            assert shape(await one.messages(2)) == [("record", 2), ("record", 1)]
+        trio.lowlevel.remove_instrument(begun)
+        assert [name for name in begun.names if "Pushing" in name] == []
+
+
+async def test_who_tells_of_news_does_not_hear_of_a_bug_in_a_message(mock_clock):
+    async with place() as here, socket_of(here.site) as (peer, _), socket_of(here.site) as (other, _):
+        await here.make()
+        for one in (peer, other):
+            await one.send(subscribe(tail=True))
+            assert shape(await one.messages(2)) == ["subscribed", "caught_up"]
+        (followers,) = here.runtime.hub._following.values()
+        first, *_ = followers
+        first.view = None  # whatever is asked of it
+        assert (await here.put("a"))["head_seq"] == 1
+        assert shape([await other.message()]) == [("record", 1)]
+        await pass_time(1.5)
+        assert (here.site.bugs, here.site.streams.taken) == (1, 1)
+        here.site.bugs = 0

@@ -42,7 +42,6 @@ from topics.kernel.limits import DEADLINE_LOOK_MS, INGEST_WAITING_MAX
 from topics.sched.governor import RETRY_AFTER_MS
 from topics.store.damages import found_since
 from topics.store.opened import Opened
-from topics.store.orders import are_waiting
 from topics.store.writer import NOTHING_TOOK, BatchTiming
 
 Ended = Callable[[Ticket, BatchTiming], None]
@@ -172,11 +171,13 @@ class Runtime:
             Rejected: refused; nothing was written.
             Fatal: the write or sync failed; the outcome is unknown until the next recovery.
         """
-        return (await self._submitted(command, sync=sync))[0]
+        ticket, _ = await self._proposed(command, sync=sync)
+        return ticket.result()
 
     async def append(self, command: Append, *, sync: bool = False) -> tuple[Appended, BatchTiming]:
         """Compress as the topic says, then append. Returns what the disk took for it, too."""
-        reply, took = await self._submitted(await self.compressed(command), sync=sync)
+        ticket, took = await self._proposed(await self.compressed(command), sync=sync)
+        reply = ticket.result()
         assert isinstance(reply, Appended)
         return reply, took
 
@@ -250,10 +251,6 @@ class Runtime:
 
     # Inside.
 
-    async def _submitted(self, command: Command, *, sync: bool = False) -> tuple[Reply, BatchTiming]:
-        ticket, took = await self._proposed(command, sync=sync)
-        return ticket.result(), took
-
     async def _proposed(
         self, command: Command, *, sync: bool = False, until_in_frames: bool = False
     ) -> tuple[Ticket, BatchTiming]:
@@ -315,7 +312,7 @@ class Runtime:
                 self.hands.tell_ended(effects.ended_leases)
         if engine.deadline_moved:
             self._sooner.set()
-        if are_waiting(engine):
+        if engine.has_orders:
             self.mover.ring()
         for shard in self.shards:
             if not shard.rung and engine.wants_write(shard.writer.shard):

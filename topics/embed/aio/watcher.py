@@ -242,9 +242,11 @@ class Watcher:
 
 
 class Pushing:
-    """A watcher whose steps are pushed, by a task that is there while there are any.
+    """A watcher whose steps are pushed: what is at hand by whoever tells of it, the rest by a task that is there while
+    there is any (decision 118).
 
-    `start`: begins such a task. `push`: returns when messages are on their way. `room` holds them until then.
+    `start`: begins such a task. `push`: returns when messages are on their way; `push_nowait`: calls what makes them if
+    they can be on their way at once. `room` holds them until then.
     """
 
     def __init__(
@@ -254,11 +256,13 @@ class Pushing:
         sent_as: Callable[[Step], Sequence[bytes]],
         start: Callable[[Callable[[], Awaitable[object]]], None],
         push: Callable[[Sequence[bytes]], Awaitable[None]],
+        push_nowait: Callable[[Callable[[], Sequence[bytes]]], bool],
         room: AnswerRoom,
     ) -> None:
         self.subscriptions: dict[str, Watched] = {}
         self._watcher = Watcher(runtime, self._taken_as, self._wake)
-        self._sent_as, self._start, self._push = sent_as, start, push
+        self._sent_as, self._start = sent_as, start
+        self._push, self._push_nowait = push, push_nowait
         self._room = room
         self._is_running = False
         self._pushed = trio.lowlevel.ParkingLot()  # who waits for what is being pushed
@@ -292,8 +296,19 @@ class Pushing:
         return self._sent_as(step)
 
     def _wake(self) -> None:
-        if not self._is_running and not self._watcher.is_draining:
-            self._is_running = True
+        watcher = self._watcher
+        if self._is_running or watcher.is_draining:
+            return
+        self._is_running = True
+        try:
+            if watcher.has_ready:
+                self._push_nowait(partial(watcher.take_nowait, self._room))
+                self._room.settle(0)
+        except Exception as bug:  # noqa: BLE001 -- it ends this connection, and is not raised in who tells of news
+            self._start(partial(_fail, bug))
+            return
+        self._is_running = watcher.has_ready
+        if self._is_running:
             self._start(self._run)
 
     async def _run(self) -> None:
@@ -309,3 +324,7 @@ class Pushing:
             self._is_running = self._watcher.is_sending = False
             self._pushed.unpark_all()
             self._room.settle(0)
+
+
+async def _fail(bug: Exception) -> None:
+    raise bug

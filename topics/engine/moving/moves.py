@@ -111,11 +111,6 @@ class Moves:
         self._state = state
         self._settle = settle
 
-    @property
-    def waiting(self) -> bool:
-        """True if `take` has something to give."""
-        return bool(self._state.orders)
-
     def take(self) -> MoveOrder | None:
         """What to move next. Whoever takes an order tells its end."""
         return self._state.orders.popleft() if self._state.orders else None

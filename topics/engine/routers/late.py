@@ -75,11 +75,6 @@ class Forwards:
         self._state = state
         self._settle = settle
 
-    @property
-    def waiting(self) -> bool:
-        """True if `take` has something to give."""
-        return bool(self._state.forward_orders)
-
     def take(self) -> ForwardOrder | None:
         """What to bring over next. Whoever takes an order tells its end."""
         return self._state.forward_orders.popleft() if self._state.forward_orders else None

@@ -66,6 +66,12 @@ class Session(Protocol):
         """
         ...
 
+    def push_nowait(self, make: Callable[[], Sequence[bytes]]) -> bool:
+        """As `push`, of the messages that this makes, if nothing is to be sent before them. Else it is not called, and
+        False.
+        """
+        ...
+
     def at_end(self, give_back: Callable[[], None]) -> None:
         """Call this when the connection has ended, however it ended. The last that was given comes first."""
         ...

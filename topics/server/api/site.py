@@ -147,12 +147,10 @@ class Site(ServerState):
             if unfolded is not None:
                 unfolded.release()
         self.counts[route.name, answer.status] += 1
-        answer.headers += self.options.origins.shared(head)
-        busy_s = time.perf_counter() - began
-        waited_s = 0.0
-        if call is not None and call.waited_s:
-            waited_s = call.waited_s
-            busy_s -= waited_s
+        if self.options.origins.allowed:
+            answer.headers += self.options.origins.shared(head)
+        waited_s = 0.0 if call is None else call.waited_s
+        busy_s = time.perf_counter() - began - waited_s
         latency = self.latencies[route.name]
         latency.counts[bisect_left(BUCKETS_S, busy_s)] += 1
         latency.seconds += busy_s

@@ -49,6 +49,17 @@ class HandOver(Protocol):
     async def __call__(self, edge: Edge, unread: bytes, *, http2: bool, secure: bool) -> None: ...
 
 
+class _Served:
+    """A head that was served here. `size`: of it and its body together; -1 if it does not say how long that is."""
+
+    __slots__ = ("size", "text", "wire")
+
+    def __init__(self, text: bytes, wire: WireHead) -> None:
+        self.text = text
+        self.wire = wire
+        self.size = -1 if wire.head.length is None else len(text) + wire.head.length
+
+
 class WireConnection:
     """`hand_over` is awaited for what the wire does not serve; without it that is a 404."""
 
@@ -71,7 +82,7 @@ class WireConnection:
         self._key: Key | None = None
         self._tasks: trio.Nursery
         self._writer = AnswerWriter(self.options.now_s)
-        self._last: tuple[bytes, WireHead] | None = None  # a head that was served here
+        self._last: _Served | None = None
         self._is_streaming = False  # an answer in pieces, the last one
         self._body: bytes | None = None  # of the present request, from when it is there until it is served
 
@@ -140,8 +151,8 @@ class WireConnection:
                 return
             self._requests += 1
             last = self._last
-            if last is not None and last[0] == text:  # a client mostly sends one head again and again
-                wire = last[1]
+            if last is not None and last.text == text:  # a client mostly sends one head again and again
+                wire = last.wire
             else:
                 try:
                     wire = parse_head(text, secure=self._secure, fields_max=self.site.options.head_fields_max)
@@ -152,7 +163,7 @@ class WireConnection:
                 if elsewhere is not None:
                     await self._go_over(elsewhere, text)
                     return
-                self._last = (text, wire) if len(text) <= _REMEMBERED_MAX else None
+                self._last = _Served(text, wire) if len(text) <= _REMEMBERED_MAX else None
             if not await self._serve_request(wire, text):
                 return
 
@@ -177,9 +188,12 @@ class WireConnection:
                 await self._serve_socket(admitted, text)
                 return False
             try:
-                self._body = await self._read_body(wire, admitted)
+                if length := wire.head.length:
+                    self._link.held.cover(1, most=length)
                 if self._body is None:
-                    return False
+                    self._body = await self._read_body(wire, admitted)
+                    if self._body is None:
+                        return False
                 self._link.enter_unbounded(Phase.BUSY)
                 answer = await self.site.answer(admitted, self._take_body(), self._link)
             finally:
@@ -213,7 +227,9 @@ class WireConnection:
             self.site.end_stream(key)
 
     async def _read_head(self) -> bytes | None:
-        """The next head; None if the peer has ended."""
+        """The next head; None if the peer has ended. If what comes is the last head again and its whole body, which a
+        small request mostly is, the body is set aside.
+        """
         link, incoming = self._link, self._link.incoming
         first = True
         while True:
@@ -234,29 +250,17 @@ class WireConnection:
                     return None
                 link.rest()
                 first = False
-                again = await self._receive_again()
-                if again is not None:
-                    return again
+                data = await link.edge.receive()
+                last = self._last
+                if last is not None and len(data) == last.size and data.startswith(last.text):
+                    self._body = data[len(last.text) :]
+                    return last.text
+                incoming.take(data)
                 continue
             if first or link.phase is Phase.IDLE:
                 link.enter(Phase.HEAD, self.options.head_s)
             first = False
             await incoming.receive()
-
-    async def _receive_again(self) -> bytes | None:
-        """More bytes into the empty buffer. If they are the last head again and its whole body, which a small request
-        mostly is, the body is set aside and the head returned.
-        """
-        data = await self._link.edge.receive()
-        if self._last is not None:
-            text, wire = self._last
-            length = wire.head.length
-            if length is not None and len(data) == len(text) + length and data.startswith(text):
-                self._body = data[len(text) :]
-                return text
-        self._link.incoming.ended = not data
-        self._link.incoming.buffer += data
-        return None
 
     def _take_body(self) -> bytes:
         """The body, given away: once it is decoded nothing holds it."""
@@ -268,10 +272,6 @@ class WireConnection:
         length, link, incoming = wire.head.length, self._link, self._link.incoming
         if length == 0:
             return b""
-        if length is not None:
-            link.held.cover(1, most=length)
-        if self._body is not None:  # it came with its head
-            return self._body
         if admitted.expects_continue and not incoming.buffer:
             link.outgoing.pieces.append(CONTINUE)
         if length is None:

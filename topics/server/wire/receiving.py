@@ -30,10 +30,13 @@ class Incoming:
 
     async def receive(self) -> bool:
         """More bytes into the buffer. False at their end."""
-        data = await self._edge.receive()
+        self.take(await self._edge.receive())
+        return not self.ended
+
+    def take(self, data: bytes) -> None:
+        """This has come; nothing, if the peer has ended its side."""
         self.ended = not data
         self.buffer += data
-        return not self.ended
 
     def take_head(self, bytes_max: int) -> bytes | None:
         """The next head, once it is here whole.
@@ -82,7 +85,8 @@ class Incoming:
 
     def let_go(self) -> None:
         """The buffer is empty, or of no use any more."""
-        self._ahead.release()
+        if self._ahead.size:
+            self._ahead.release()
 
     async def drain(self, bytes_max: int) -> None:
         """Read until the peer ends, so much at most with what is here, and keep nothing of it."""

@@ -78,13 +78,14 @@ class WebSocket:
     # As the ops' Session.
 
     def ready(self, call: OpCall) -> None:
-        if not self._resting:
-            self._ready.append(call)  # who sends will look
-        elif self._under_way == 1 and not self._pushed and self._protocol.state is State.OPEN:
-            self._answer_alone(call)
-        else:
+        if not self._resting or self._under_way != 1 or self._protocol.state is not State.OPEN:
             self._ready.append(call)
             self._resting.unpark_all()
+            return
+        self._link.outgoing.pieces.append(self._frame(call))  # to wake who sends costs much
+        self._leaving.append(call)  # if the connection is broken, it is dropped with the others
+        if self._send_now():
+            self._let_go()
 
     def start(self, task: Callable[[], Awaitable[object]]) -> None:
         self._tasks.start_soon(task)
@@ -101,6 +102,13 @@ class WebSocket:
                 return  # they went in the same moment, and nobody takes them back
             self._pushed = deque(one for one in self._pushed if one is not pushed)
             raise
+
+    def push_nowait(self, make: Callable[[], Sequence[bytes]]) -> bool:
+        if not self._resting or self._protocol.state is not State.OPEN:
+            return False
+        self._link.outgoing.pieces += map(text_frame, make())
+        self._send_now()  # or have it sent
+        return True
 
     def at_end(self, give_back: Callable[[], None]) -> None:
         self._at_end.append(give_back)
@@ -334,23 +342,15 @@ class WebSocket:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._tasks.cancel_scope.cancel()
 
-    def _answer_alone(self, call: OpCall) -> None:
-        """The only command under way: to wake who sends costs much. What does not go at once is for that task."""
-        outgoing = self._link.outgoing
-        outgoing.pieces.append(self._frame(call))
+    def _send_now(self) -> bool:
+        """While who sends rests: what there is. He is woken for what does not go at once."""
         try:
-            if not outgoing.send_nowait():
-                self._leaving.append(call)
-                self._resting.unpark_all()
-                return
-            self._under_way = self._under_way_bytes = 0
-            if call.room is not None:
-                call.taken()
-            if self._moved:
-                self._moved.unpark_all()
+            if self._link.outgoing.send_nowait():
+                return True
+            self._resting.unpark_all()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self._leaving.append(call)  # and is dropped with the others
             self._tasks.cancel_scope.cancel()
+        return False
 
     def _frame(self, call: OpCall) -> bytes:
         frame = text_frame(self._site.message(call))

@@ -11,6 +11,7 @@ import attrs
 import msgspec
 
 from topics.calls.intake import key_bytes
+from topics.embed.aio.runtime import Runtime
 from topics.engine.commands import DeleteRecords
 from topics.engine.replies import Appended, RecordsDeleted, Reply
 from topics.kernel.checks import seq_number
@@ -25,7 +26,7 @@ from topics.server.api.bodies.writes import WriteWish, decode_write
 from topics.server.api.call import HandlerCall, text_of
 from topics.server.api.message import Answer
 from topics.server.api.ops import Op, OpCall
-from topics.server.api.resources.state import ServerState
+from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX, ServerState
 from topics.server.api.routes import WRITE_ERRORS, Body, Route
 from topics.server.auth.keys import Key
 from topics.server.auth.scopes import Scope
@@ -40,23 +41,24 @@ async def write_records(call: HandlerCall) -> Answer:
     """Append records, all or nothing."""
     name = call.topic()
     return_seqs = call.flag("return_seqs", default=True)
-    wish = await decoded_write(call.site, name, call.body, BODY, call.key)
+    runtime = call.runtime
+    wish = await decoded_write(call.site, runtime, name, call.body, BODY, call.key)
     call.body = b""  # it is decoded: nobody holds it while the write waits
     command = wish.command
     header = call.head.headers.get(b"idempotency-key")
     if header is not None and command.idempotency_key is None:
         key = key_bytes(text_of("idempotency-key", header), call.site.options.limits)
         command = msgspec.structs.replace(command, idempotency_key=key)
-    reply, took = await call.runtime.append(command)
+    reply, took = await runtime.append(command)
     body = written_json(wish, reply, took, call.started, with_seqs=return_seqs and wish.return_seqs)
     return Answer(201 if reply.created else 200, body)
 
 
 async def publish(call: OpCall) -> None:
     """Append records, all or nothing, over a WebSocket."""
-    wish = await decoded_write(call.site, call.topic(), call.text, MESSAGE, call.session.key)
-    call.text = b""  # as above
     runtime = call.runtime
+    wish = await decoded_write(call.site, runtime, call.topic(), call.text, MESSAGE, call.session.key)
+    call.text = b""  # as above
 
     def fields(reply: Reply, took: BatchTiming) -> bytes:
         assert isinstance(reply, Appended)
@@ -65,7 +67,9 @@ async def publish(call: OpCall) -> None:
     await call.submit(await runtime.compressed(wish.command), fields)
 
 
-async def decoded_write(site: ServerState, topic: str, text: bytes, forms: WriteForms, key: Key) -> WriteWish:
+async def decoded_write(
+    site: ServerState, runtime: Runtime, topic: str, text: bytes, forms: WriteForms, key: Key
+) -> WriteWish:
     """A write as it is asked for, decoded in a thread if it is large, that `key` may ask for, and there is room for.
 
     Raises:
@@ -81,14 +85,15 @@ async def decoded_write(site: ServerState, topic: str, text: bytes, forms: Write
         known=site.labels,
         forms=forms,
     )
-    wish = await site.decoded(len(text), decode)
+    size = len(text)
+    wish = decode() if size <= DECODED_INLINE_BYTES_MAX else await site.decoded(size, decode)
     if wish.gives_config:
         key.check_scopes(_ADMIN, "a config in a write")
         check_dead_letter(key, wish.command.config, field="config.dead_letter")
     if wish.skips_pressure:
         key.check_scopes(_ADMIN, "disable_backpressure")
     else:
-        site.ready_runtime().check_pressure(topic)
+        runtime.check_pressure(topic)
     return wish
 
 

@@ -72,6 +72,7 @@ async def subscribe(call: OpCall) -> None:
             sent_as=_messages,
             start=session.start,
             push=session.push,
+            push_nowait=session.push_nowait,
             room=Share(call.site.answers),
         )
     if len(watch.subscriptions.keys() | places.keys()) > limits.watch_topics:
