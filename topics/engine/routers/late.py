@@ -113,6 +113,9 @@ def propose_bring_over(state: EngineState, lane: Lane, ticket: Ticket, now_ms: i
     if route is None or route.order is not order or order.first != route.sent + 1 or route.dest is not lane:
         state.finish(ticket, BroughtOver())
         return
+    if route.source.blocked:  # perhaps the router is about to be another one, or to end
+        state.park(route.source, ticket)
+        return
     if not order.lost and order.first < route.source_topic.evict_floor:
         # Evicted since it was ordered, and not deleted: another order says so.
         state.finish(ticket, BroughtOver())
