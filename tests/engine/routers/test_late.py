@@ -12,7 +12,7 @@ from topics.engine import verify
 from topics.engine.commands import Append, DeleteRecords, PutRouter, PutTopic
 from topics.host.checkpoint.steps import Propose
 from topics.kernel.ids import shard_of
-from topics.kernel.limits import FORWARD_BYTES_MAX, MOVE_RETRY_MS
+from topics.kernel.limits import FORWARD_BYTES_MAX, MOVE_RETRY_MS, TIME_AHEAD_MAX_MS
 from topics.store.forwarding import forwarding
 
 
@@ -464,4 +464,28 @@ def test_what_has_ended_on_a_cycle_does_not_go_on_when_the_cycle_is_broken():
     driver.bring_over()
 
     assert [driver.state(name).head_seq for name in "abc"] == heads == [3, 3, 3]
+    same_after_replay(driver)
+
+
+def test_time_runs_ahead_of_the_clock_by_little_and_what_is_late_waits_for_it():
+    """Into another shard goes what is of an earlier millisecond (decision 115)."""
+    driver = Routing(shards=3)
+    driver.put("a", durability="fsync")
+    driver.route()
+    assert driver.engine.state.lanes_by_name["b"].shard != driver.engine.state.lanes_by_name["a"].shard
+    for number in range(1, 41):
+        driver.append(number, topic="a")
+        driver.bring_over()
+    behind = len(driver.datas("b"))
+
+    assert 0 < behind < 40
+    assert driver.engine.now_ms() - driver.clock.now_ms() == TIME_AHEAD_MAX_MS
+    driver.bring_over(ms=2)
+    assert driver.datas("b") == [b"%d" % number for number in range(1, 41)]
+    assert driver.engine.now_ms() - driver.clock.now_ms() <= TIME_AHEAD_MAX_MS
+    driver.clock.set(T0 - 60_000)  # somebody sets it back
+    for number in range(41, 61):
+        driver.append(number, topic="a")
+        driver.bring_over(ms=2)
+    assert driver.datas("b")[-1] == b"60"
     same_after_replay(driver)

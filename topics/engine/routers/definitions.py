@@ -89,6 +89,7 @@ def _put(
     if standing is not None and dest.shard == 0:  # what it has passed over was by what it is now
         first = msgspec.structs.replace(standing, from_seq=state.routes[standing.id].sent)
     definition = _definition(command, first)
+    now_ms = _later(state, source, dest, now_ms)
     entry = _Put.of(source, [definition], now_ms, staged=True, must_sync=True, ticket=ticket)
     state.check_space(0, entry.size + sum(one.size for one in made), keep_reserve=True)
     begin(state, made)
@@ -118,6 +119,7 @@ def propose_delete_router(state: EngineState, ticket: Ticket, now_ms: int) -> No
         state.park(source, ticket)
         return
     ended = RouterDelete(standing.id)
+    now_ms = _later(state, source, state.lanes[standing.dest_id], now_ms)
     entry = _Deletion.of(source, [ended], now_ms, staged=True, must_sync=True, ticket=ticket)
     state.check_space(0, entry.size, keep_reserve=False)
     entry.state, entry.definition = state, standing
@@ -176,6 +178,11 @@ def _begin(state: EngineState, entry: _Change) -> None:
     assert state.routing is None
     state.routing = entry.lane.barrier = entry.ticket
     state.enqueue(0, entry)
+
+
+def _later(state: EngineState, source: Lane, dest: Lane, now_ms: int) -> int:
+    """When a definition is made: in another log than the records of its topics, later than any of them."""
+    return state.time.push(now_ms) if source.shard or dest.shard else now_ms
 
 
 def _definition(command: PutRouter, standing: Router) -> Router:
