@@ -338,7 +338,10 @@ class EngineState:
             if entry.lane is not None:
                 entry.lane.in_flight -= 1
                 if entry.lane.shard != shard.number and entry.lane.topic is not None:
-                    self._leave_unknown(entry.lane, error)
+                    if entry.frames:  # else it only waited there (`routers.settling`)
+                        self._leave_unknown(entry.lane, error)
+                    else:
+                        self.wake(entry.lane)
             if entry.ticket is not None and not entry.ticket.done:
                 self.fail(entry.ticket, error)
         for lane in list(self.lanes.values()):

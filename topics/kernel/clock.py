@@ -6,18 +6,20 @@ it, so the time that passes between steps is summed on its own.
 
 from __future__ import annotations
 
+from topics.kernel.limits import TIME_AHEAD_MAX_MS
 from topics.kernel.ports import Clock
 
 
 class EngineTime:
     """A clock that never goes back. `read` is called at most once an engine call."""
 
-    __slots__ = ("_clock", "_high_ms", "_last_ms", "timer_ms")
+    __slots__ = ("_clock", "_high_ms", "_last_ms", "_pushed_ms", "timer_ms")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._high_ms = 0
         self._last_ms: int | None = None
+        self._pushed_ms = -1  # of `timer_ms`
         # Time passed as of the last `read`, for timers: it goes on while a set-back clock catches up.
         self.timer_ms = 0
 
@@ -46,3 +48,15 @@ class EngineTime:
         assert ts >= 0
         if ts > self._high_ms:
             self._high_ms = ts
+
+    def may_push(self) -> bool:
+        """Whether time may run further ahead of the clock: a little, and by no more than what passes if it is already,
+        as behind a clock that was set back.
+        """
+        return self.behind_ms < TIME_AHEAD_MAX_MS or self.timer_ms > self._pushed_ms
+
+    def push(self, ts: int) -> int:
+        """A time that is later than this one, and than which later calls are not earlier."""
+        if self._high_ms <= ts:
+            self._high_ms, self._pushed_ms = ts + 1, self.timer_ms
+        return self._high_ms

@@ -8,4 +8,5 @@ looking      what there is to be told of routers
 orders       what a driver is asked to bring over
 route        a router on its way from topic to topic: the allocator's side of one
 routes       the routers that stand, as routes between lanes
+settling     what a router has on its way is there before it is another one, or ends
 """

@@ -1,9 +1,9 @@
 """Putting a router and deleting it: frames on shard 0, synced, one change at a time (semantics 8, storage 3).
 
 One at a time, so that no two puts close a cycle between them, or give a dest two sources. The source has nothing in
-flight meanwhile: what a new router begins behind is known, and behind an answered deletion nothing is forwarded. Topics
-that are missing are created right before it on the same shard, so there is no moment at which it could be refused with
-one of them made.
+flight meanwhile: what a new router begins behind is known. What one that stands has on its way is there before
+(`settling`): behind an answered deletion nothing is forwarded. Topics that are missing are created right before it on
+the same shard, so there is no moment at which it could be refused with one of them made.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from topics.codec.log.routers import GUARANTEES, RouterCreate, RouterDelete
 from topics.engine.commands import DEFAULT_CONFIG, DeleteRouter, PutRouter
 from topics.engine.lane import Lane
 from topics.engine.replies import RouterDeleted, RouterPut, RouterState
-from topics.engine.routers.following import Copies
 from topics.engine.routers.looking import router_state, state_of
-from topics.engine.routers.route import Route
+from topics.engine.routers.settling import publish_first, sync_first
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
 from topics.engine.writing.change import Barrier
@@ -59,6 +58,11 @@ def propose_put_router(state: EngineState, ticket: Ticket, now_ms: int) -> None:
     if source is not None and source.in_flight:
         state.park(source, ticket)
         return
+    if source is not None and standing is not None:
+        state.check_writable(0, source)
+        if not sync_first(state, source, state.routes[standing.id], now_ms):
+            state.park(source, ticket)
+            return
     _put(state, ticket, source, dest, standing, now_ms)
 
 
@@ -82,33 +86,16 @@ def _put(
         state.next_topic_id + len(made), command.router, source.topic_id, dest.topic_id,
         from_seq=source.next_seq - 1,
     )  # fmt: skip
-    passed: Copies | None = None
-    if standing is not None:  # what it has passed over was by what it is now
-        route = state.routes[standing.id]
-        if dest.shard == 0:
-            first = msgspec.structs.replace(standing, from_seq=route.sent)
-        elif route.cursor < route.sent:
-            passed = _passed(state, route, now_ms)
+    if standing is not None and dest.shard == 0:  # what it has passed over was by what it is now
+        first = msgspec.structs.replace(standing, from_seq=state.routes[standing.id].sent)
     definition = _definition(command, first)
+    now_ms = _later(state, source, dest, now_ms)
     entry = _Put.of(source, [definition], now_ms, staged=True, must_sync=True, ticket=ticket)
     state.check_space(0, entry.size + sum(one.size for one in made), keep_reserve=True)
-    if passed is not None:
-        passed.begin(staged=False, behind=False)
     begin(state, made)
     state.next_topic_id = max(state.next_topic_id, definition.id + 1)
     entry.state, entry.definition, entry.created = state, definition, standing is None
     _begin(state, entry)
-
-
-def _passed(state: EngineState, route: Route, now_ms: int) -> Copies:
-    """Of a router into another shard than that of definitions, how far it is goes to dest's log. In its definition it
-    would outlive copies that are not written yet, or not synced.
-    """
-    state.check_writable(route.dest.shard, route.dest)
-    copies = Copies(state, now_ms)
-    copies.tell(route, route.sent)
-    state.check_space(route.dest.shard, copies.size, keep_reserve=False)
-    return copies
 
 
 def propose_delete_router(state: EngineState, ticket: Ticket, now_ms: int) -> None:
@@ -128,7 +115,11 @@ def propose_delete_router(state: EngineState, ticket: Ticket, now_ms: int) -> No
         state.park(source, ticket)
         return
     state.check_writable(0, source)
+    if not publish_first(state, source, [state.routes[standing.id]]):
+        state.park(source, ticket)
+        return
     ended = RouterDelete(standing.id)
+    now_ms = _later(state, source, state.lanes[standing.dest_id], now_ms)
     entry = _Deletion.of(source, [ended], now_ms, staged=True, must_sync=True, ticket=ticket)
     state.check_space(0, entry.size, keep_reserve=False)
     entry.state, entry.definition = state, standing
@@ -187,6 +178,11 @@ def _begin(state: EngineState, entry: _Change) -> None:
     assert state.routing is None
     state.routing = entry.lane.barrier = entry.ticket
     state.enqueue(0, entry)
+
+
+def _later(state: EngineState, source: Lane, dest: Lane, now_ms: int) -> int:
+    """When a definition is made: in another log than the records of its topics, later than any of them."""
+    return state.time.push(now_ms) if source.shard or dest.shard else now_ms
 
 
 def _definition(command: PutRouter, standing: Router) -> Router:

@@ -313,7 +313,8 @@ def tell_passed(state: EngineState, route: Route) -> None:
         state.check_space(dest.shard, copies.size, keep_reserve=False)
     except Rejected:
         return
-    copies.begin(staged=False, behind=False)
+    # Not seen before the records that it has passed over are.
+    copies.begin(staged=route.sent > route.source_topic.head_seq, behind=False)
 
 
 def tell_all_passed(state: EngineState, lane: Lane) -> None:

@@ -6,7 +6,8 @@
     Forwards.ended     the next order, or a rest, the longer the more often it was refused
 
 What is late: dest is full, or being changed, or in another shard; the store is full; there was too much at once; a
-crash has left it so. Into another shard only what is durable goes, for a crash must not leave there what it takes here.
+crash has left it so. Into another shard only what is durable goes, for a crash must not leave there what it takes here;
+and it goes there in a later millisecond than it came here, for a restore must not, either (decision 115).
 
 A range that the source's floor has passed is lost, whatever it held: nobody knows. One that a crash took is passed over
 where dest is in the same shard, for the same crash has taken the copies and dest tells of it; in another shard nothing
@@ -92,10 +93,8 @@ class Forwards:
         elif is_too_much and len(order.seqs) > 1:
             route.together = len(order.seqs) // 2
         else:
-            wait_ms = min(MOVE_RETRY_MS << min(route.failures, 16), MOVE_RETRY_MAX_MS)
+            _rest(state, route, min(MOVE_RETRY_MS << min(route.failures, 16), MOVE_RETRY_MAX_MS))
             route.failures += 1
-            route.due_ms = state.time.timer_ms + wait_ms
-            state.by_timer.set(FORWARD, order.router_id, route.due_ms)
         look(state, route.source)
         self._settle()
 
@@ -108,6 +107,9 @@ def propose_bring_over(state: EngineState, lane: Lane, ticket: Ticket, now_ms: i
     if route is None or route.order is not order or order.first != route.sent + 1 or route.dest is not lane:
         state.finish(ticket, BroughtOver())
         return
+    if route.source.blocked:  # perhaps the router is about to be another one, or to end
+        state.park(route.source, ticket)
+        return
     if not order.lost and order.first < route.source_topic.evict_floor:
         # Evicted since it was ordered, and not deleted: another order says so.
         state.finish(ticket, BroughtOver())
@@ -119,6 +121,12 @@ def propose_bring_over(state: EngineState, lane: Lane, ticket: Ticket, now_ms: i
             f"topic {lane.name!r} is ephemeral: nothing is kept there",
             topic=lane.name,
         )
+    if lane.shard != route.source.shard:
+        if state.time.high_ms <= order.at_ms and not state.time.may_push():
+            _rest(state, route, 1)
+            state.finish(ticket, BroughtOver())
+            return
+        now_ms = state.time.push(order.at_ms)
     copies = Copies(state, now_ms)
     if order.lost:
         copies.lose(route, order.last, order.lost)
@@ -131,6 +139,12 @@ def propose_bring_over(state: EngineState, lane: Lane, ticket: Ticket, now_ms: i
     staged = copies.staged
     copies.raise_ceilings()
     copies.begin(staged=staged, behind=False, ticket=ticket)
+
+
+def _rest(state: EngineState, route: Route, wait_ms: int) -> None:
+    """It gets its next order then."""
+    route.order, route.due_ms = None, state.time.timer_ms + wait_ms
+    state.by_timer.set(FORWARD, route.router.id, route.due_ms)
 
 
 def _plan(
@@ -175,22 +189,25 @@ def _give_order(state: EngineState, route: Route) -> None:
         return
     lost = topic.index.lost.at(first)
     if first < topic.evict_floor:
-        route.order = _order(route, topic.evict_floor - 1, lost=topic.evict_floor - first)
+        route.order = _order(state, route, topic.evict_floor - 1, lost=topic.evict_floor - first)
     elif lost is not None:
         last = min(lost.last, head_seq)
         is_told = lost.reason == Reason.CRASH.value and route.dest.shard == source.shard
-        route.order = _order(route, last, lost=0 if is_told else last + 1 - first)
+        route.order = _order(state, route, last, lost=0 if is_told else last + 1 - first)
     else:
         behind = topic.index.lost.next_from(first)
         last = head_seq if behind is None else min(head_seq, behind.first - 1)
-        route.order = _order(route, *_wanted(state, route, last))
+        route.order = _order(state, route, *_wanted(state, route, last))
     state.forward_orders.append(route.order)
 
 
-def _order(route: Route, last: int, seqs: Sequence[int] = (), *, lost: int = 0) -> ForwardOrder:
+def _order(
+    state: EngineState, route: Route, last: int, seqs: Sequence[int] = (), *, lost: int = 0
+) -> ForwardOrder:
     return ForwardOrder(
         router_id=route.router.id, source=route.source.name, source_id=route.source.topic_id,
-        dest=route.dest.name, first=route.sent + 1, last=last, seqs=seqs, lost=lost,
+        dest=route.dest.name, first=route.sent + 1, last=last, at_ms=state.time.high_ms, seqs=seqs,
+        lost=lost,
     )  # fmt: skip
 
 

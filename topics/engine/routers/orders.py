@@ -9,7 +9,8 @@ import msgspec
 
 class ForwardOrder(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Seqs [first, last] of `source` are looked at: the driver reads those of `seqs`, ascending, and proposes
-    `BringOver` to `dest`. `lost`: instead, so many of them are lost and there is nothing to read.
+    `BringOver` to `dest`. `lost`: instead, so many of them are lost and there is nothing to read. `at_ms`: all of it
+    was written by then, by the engine's time.
     """
 
     router_id: int
@@ -18,5 +19,6 @@ class ForwardOrder(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     dest: str
     first: int
     last: int
+    at_ms: int
     seqs: Sequence[int] = ()
     lost: int = 0

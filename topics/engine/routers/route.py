@@ -16,13 +16,14 @@ class Route:
     """One router that stands.
 
     `cursor`: the log has, or gets, all up to this seq of the source. `sent`: so far it has been looked at; what is
-    between the two goes nowhere, and the log need not hear of it yet. It is late while `sent` is behind the source's
-    last assigned seq. `order` is out, of which `together` records are one; `failures`: in a row; `due_ms`: when to try
-    again, of `timer_ms`.
+    between the two goes nowhere, and the log need not hear of it yet. `durable`: so far dest's log was known to be
+    synced when somebody last asked (`settling`). It is late while `sent` is behind the source's last assigned seq.
+    `order` is out, of which `together` records are one; `failures`: in a row; `due_ms`: when to try again, of
+    `timer_ms`.
     """
 
     __slots__ = (
-        "cursor", "dest", "dest_topic", "due_ms", "failures", "order", "router", "sent", "source",
+        "cursor", "dest", "dest_topic", "due_ms", "durable", "failures", "order", "router", "sent", "source",
         "source_topic", "together",
     )  # fmt: skip
 
@@ -32,7 +33,7 @@ class Route:
         self.router = router
         self.source, self.source_topic = source, source.topic
         self.dest, self.dest_topic = dest, dest.topic
-        self.cursor = self.sent = dest.topic.inbound[router.id].cursor
+        self.cursor = self.sent = self.durable = dest.topic.inbound[router.id].cursor
         self.order: ForwardOrder | None = None
         self.together = FORWARD_RECORDS_MAX
         self.failures = 0

@@ -25,10 +25,12 @@ class Routes(dict[int, Route]):
         return self._sources.get(topic_id, _NONE)
 
     def put(self, router: Router, source: Lane, dest: Lane) -> None:
-        """It stands; or it is another one from now on, and goes on where it was."""
+        """It stands; or it is another one from now on, and goes on where it was. An order that is out was for it as it
+        was, and comes to nothing.
+        """
         known = self.get(router.id)
         if known is not None:
-            known.router = router
+            known.router, known.order = router, None
             known.cursor = known.sent = max(known.cursor, router.from_seq)
         else:
             self[router.id] = route = Route(router, source, dest)

@@ -27,6 +27,7 @@ from topics.engine.lane import Lane
 from topics.engine.moving.dead_letter import check_dead_letter, made_with
 from topics.engine.replies import RecordsDeleted, Retired, Synced, TopicDeleted, TopicPut
 from topics.engine.routers.following import tell_all_passed
+from topics.engine.routers.settling import publish_first
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
 from topics.engine.writing.admit import check_new_config
@@ -187,6 +188,11 @@ def propose_delete_topic(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
             count=topic.index.live_count,
         )
     state.check_writable(0, lane)
+    if not publish_first(state, lane, state.routes.leading_from(lane.topic_id)):
+        state.park(lane, ticket)
+        return
+    if lane.shard and topic.topic_id in state.catalog.routers.routes_from:
+        now_ms = state.time.push(now_ms)  # later than the last copy, which lies in another log
     entry = enqueue_barrier(state, _TopicDeletion, lane, ticket, [TopicDelete()], now_ms, shard=0)
     entry.catalog = state.catalog
 

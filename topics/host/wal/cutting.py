@@ -9,7 +9,8 @@ Only at whole writes, and each shard by itself, so that every shard keeps a begi
   elsewhere may depend on it.
 
 Time is the engine's, which never goes back, neither within a shard nor over a restart; so whatever a kept write depends
-on is kept too. Marks are no writes.
+on is kept too: what routers bring from shard to shard is of a later millisecond there (decision 115). Marks are no
+writes.
 
 A chain that is broken must be cut before that, else the goal is not reached: what is behind it is known to have been
 there.
