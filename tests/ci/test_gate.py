@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import os
 import pathlib
 import runpy
@@ -10,6 +11,8 @@ import subprocess
 import sys
 
 import pytest
+
+import topics.engine.engine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLUGINS = ("xdist.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
@@ -207,6 +210,11 @@ def test_a_failing_test_is_red_without_asserts_too(house):
     assert code == 1
     assert lines[-1] == "1 passed, 1 failed"
     assert any("the canary" in line for line in lines)
+
+
+def test_pytest_rewrites_no_assert_of_the_product():
+    """It would rewrite them all, for topics has a plugin; then `python -O` leaves them in, showing nothing."""
+    assert type(topics.engine.engine.__spec__.loader) is importlib.machinery.SourceFileLoader
 
 
 def test_every_test_of_bad_input_is_there():
