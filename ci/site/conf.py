@@ -21,7 +21,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = html_show_sourcelink = False
 html_show_sphinx = False
-html_use_opensearch = ""
+html_show_search_summary = False  # it fetches each page that is found, which a browser refuses from the disk
 pygments_style, pygments_dark_style = "default", "github-dark"
 
 myst_heading_anchors = 4
