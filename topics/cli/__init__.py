@@ -4,6 +4,7 @@ What the operating system, click and rich do stays in this package. A command is
 `topics --help` costs an interpreter and click, and nothing else.
 
     commands  one module a command group
+    completion  what stands behind the cursor, for the shell
     config    flags, environment, topics.toml, defaults
     core      what one call was given, and how it fails
     demo      `topics demo`, in the order of its telling

@@ -16,6 +16,7 @@ with Guard():
     import sys
     import time
     from collections.abc import Callable, Sequence
+    from contextlib import suppress
     from importlib import import_module
     from keyword import iskeyword
     from typing import Final
@@ -130,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_clock()
         given = list(sys.argv[1:] if arguments is None else arguments)
         if os.environ.get(_COMPLETING):
-            cli.main(given, prog_name="topics", complete_var=_COMPLETING)
+            return _complete(invocation)
         code = _run(given, invocation)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -151,6 +152,19 @@ def check_clock(now_s: Callable[[], float] = time.time) -> None:
         raise Failed(
             "this machine's clock is beyond the year 2262, where Python tells no time: set it right"
         ) from None
+
+
+def _complete(invocation: Invocation) -> int:
+    """What may stand at the cursor, for the shell. Whatever goes wrong, it says nothing: somebody is typing."""
+    from click.shell_completion import shell_complete
+
+    from topics.cli.completion import bash  # noqa: F401 -- registers itself
+
+    quieted(sys.stderr)
+    with suppress(Exception, SystemExit):
+        shell_complete(cli, {"obj": invocation}, "topics", _COMPLETING, os.environ[_COMPLETING])
+        sys.stdout.flush()
+    return 0
 
 
 def _told(error: Exception, invocation: Invocation) -> int:

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from topics.cli.commands.read import from_option, from_ts_option, read_choice, since_option
+from topics.cli.completion.types import CONSUMER, TOPIC
 from topics.cli.core.failure import USAGE, Failed
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import moment
@@ -24,7 +25,7 @@ def consumer() -> None:
 
 
 @consumer.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @json_option
 @common_options
 @pass_invocation
@@ -46,8 +47,8 @@ def ls(invocation: Invocation, topic: str, as_json: bool) -> None:
 
 
 @consumer.command()
-@click.argument("topic")
-@click.argument("name")
+@click.argument("topic", type=TOPIC)
+@click.argument("name", type=CONSUMER)
 @json_option
 @common_options
 @pass_invocation
@@ -58,8 +59,8 @@ def show(invocation: Invocation, topic: str, name: str, as_json: bool) -> None:
 
 
 @consumer.command("set")
-@click.argument("topic")
-@click.argument("name")
+@click.argument("topic", type=TOPIC)
+@click.argument("name", type=CONSUMER)
 @from_option
 @since_option
 @from_ts_option
@@ -88,8 +89,8 @@ def set_(
 
 
 @consumer.command()
-@click.argument("topic")
-@click.argument("name")
+@click.argument("topic", type=TOPIC)
+@click.argument("name", type=CONSUMER)
 @click.argument("seq", type=click.IntRange(0))
 @json_option
 @common_options
@@ -102,8 +103,8 @@ def commit(invocation: Invocation, topic: str, name: str, seq: int, as_json: boo
 
 
 @consumer.command()
-@click.argument("topic")
-@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@click.argument("topic", type=TOPIC)
+@click.argument("names", type=CONSUMER, nargs=-1, required=True, metavar="NAME…")
 @json_option
 @common_options
 @pass_invocation

@@ -18,6 +18,7 @@ from topics.cli.commands.read import (
     read_choice,
     since_option,
 )
+from topics.cli.completion.types import FILE, TOPIC
 from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import F, Invocation, common_options, json_option, pass_invocation
 from topics.cli.exchange.exporting import FORMATS, Exported, export_to, format_of
@@ -50,8 +51,8 @@ def format_options(command: F) -> F:
 
 
 @click.command()
-@click.argument("topic")
-@click.argument("file", required=False, metavar="[FILE|-]")
+@click.argument("topic", type=TOPIC)
+@click.argument("file", type=FILE, required=False, metavar="[FILE|-]")
 @format_options
 @_directory_option
 @from_option
@@ -134,8 +135,8 @@ def _print_exported(done: Exported, *, as_json: bool) -> None:
 
 
 @click.command("import")
-@click.argument("topic")
-@click.argument("given", nargs=-1, metavar="[FILE|-] [FIELD=VALUE]…")
+@click.argument("topic", type=TOPIC)
+@click.argument("given", type=FILE, nargs=-1, metavar="[FILE|-] [FIELD=VALUE]…")
 @format_options
 @_directory_option
 @click.option("--idempotency-key", metavar="KEY", help="The same file with the same key is stored once.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from topics.cli.completion.types import QUEUE
 from topics.cli.core.failure import USAGE, Failed, asked_ms, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import counted, moment
@@ -31,7 +32,7 @@ _seqs_argument = click.argument("seqs", nargs=-1, required=True, type=click.IntR
 
 
 @click.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE)
 @click.option(
     "--max",
     "count_max",
@@ -79,7 +80,7 @@ def claim(
 
 
 @click.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE)
 @_seqs_argument
 @_node_option
 @_lease_id_option
@@ -97,7 +98,7 @@ def ack(
 
 
 @click.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE)
 @_seqs_argument
 @_node_option
 @_lease_id_option
@@ -123,7 +124,7 @@ def nack(
 
 
 @click.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE)
 @_seqs_argument
 @_node_option
 @_lease_id_option

@@ -13,6 +13,7 @@ import attrs
 import click
 
 from topics.cli.commands.read import parse_match
+from topics.cli.completion.types import FIELD, TOPIC
 from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import counted, moment, parse_duration_ms, parse_size, size
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from topics.engine.replies import TopicState
     from topics.kernel.config import TopicConfig
 
-fields_argument = click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
+fields_argument = click.argument("fields", type=FIELD, nargs=-1, metavar="[FIELD=VALUE]…")
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @fields_argument
 @click.option("--exist-ok", is_flag=True, help="Take a topic that is there as it is, whatever its config.")
 @json_option
@@ -55,7 +56,7 @@ def create(
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @fields_argument
 @click.option("--replace", is_flag=True, help="Set every field that is not given back to its default.")
 @json_option
@@ -80,7 +81,7 @@ def configure(
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @json_option
 @common_options
 @pass_invocation
@@ -128,7 +129,7 @@ def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@click.argument("topics", type=TOPIC, nargs=-1, required=True, metavar="TOPIC…")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--if-empty", is_flag=True, help="Only a topic without live records.")
 @json_option
@@ -149,7 +150,7 @@ def rm(invocation: Invocation, topics: tuple[str, ...], yes: bool, if_empty: boo
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("--before", type=click.IntRange(0), metavar="SEQ", help="The records below this seq.")
 @click.option(
     "--match",

@@ -11,6 +11,7 @@ import attrs
 import click
 
 from topics.cli.commands.leases import ack, claim, extend, nack
+from topics.cli.completion.types import QUEUE, TOPIC
 from topics.cli.core.failure import USAGE, Failed, asked_ms, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import counted, moment
@@ -69,7 +70,7 @@ def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
 
 
 @queue.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE)
 @json_option
 @common_options
 @pass_invocation
@@ -100,7 +101,7 @@ def stats(invocation: Invocation, queue: str, as_json: bool) -> None:
 
 
 @queue.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE)
 @click.option(
     "--state", type=click.Choice(["ready", "in_flight", "delayed"]), default="ready", show_default=True,
     help="Which jobs: ready ones in the order in which they would be handed out, the others by seq.",
@@ -139,7 +140,7 @@ def peek(
 
 
 @queue.command()
-@click.argument("queues", nargs=-1, required=True, metavar="QUEUE…")
+@click.argument("queues", type=QUEUE, nargs=-1, required=True, metavar="QUEUE…")
 @json_option
 @common_options
 @pass_invocation
@@ -149,7 +150,7 @@ def pause(invocation: Invocation, queues: tuple[str, ...], as_json: bool) -> Non
 
 
 @queue.command()
-@click.argument("queues", nargs=-1, required=True, metavar="QUEUE…")
+@click.argument("queues", type=QUEUE, nargs=-1, required=True, metavar="QUEUE…")
 @json_option
 @common_options
 @pass_invocation
@@ -159,7 +160,7 @@ def resume(invocation: Invocation, queues: tuple[str, ...], as_json: bool) -> No
 
 
 @queue.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 @common_options
@@ -178,8 +179,8 @@ def purge(invocation: Invocation, queue: str, yes: bool, as_json: bool) -> None:
 
 
 @queue.command()
-@click.argument("queue")
-@click.argument("source", required=False)
+@click.argument("queue", type=QUEUE)
+@click.argument("source", type=TOPIC, required=False)
 @click.option(
     "--seq",
     "seqs",
@@ -217,7 +218,7 @@ def redrive(
 
 
 @queue.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE)
 @click.option("--timeout", metavar="TIME", help="Fail after so long, as in 10m. Default: wait for ever.")
 @json_option
 @common_options

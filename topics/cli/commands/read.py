@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from topics.cli.completion.types import TOPIC
 from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import parse_duration_ms, parse_moment
@@ -58,7 +59,7 @@ class ReadChoice:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @from_option
 @since_option
 @from_ts_option
@@ -108,7 +109,7 @@ def get(
 
 
 @click.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@click.argument("topics", type=TOPIC, nargs=-1, required=True, metavar="TOPIC…")
 @from_option
 @since_option
 @click.option("--now", is_flag=True, help="From the head on.")

@@ -9,6 +9,7 @@ import attrs
 import click
 import msgspec
 
+from topics.cli.completion.types import ROUTER, TOPIC
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.terminal import json_line, print_table
 
@@ -28,9 +29,21 @@ def router() -> None:
 
 
 @router.command()
-@click.argument("name")
-@click.option("--source", required=True, help="Where records come from; made if it is not there.")
-@click.option("--dest", required=True, help="Where their copies go; made if it is not there.")
+@click.argument("name", type=ROUTER)
+@click.option(
+    "--source",
+    type=TOPIC,
+    metavar="TOPIC",
+    required=True,
+    help="Where records come from; made if it is not there.",
+)
+@click.option(
+    "--dest",
+    type=TOPIC,
+    metavar="TOPIC",
+    required=True,
+    help="Where their copies go; made if it is not there.",
+)
 @click.option(
     "--filter", "glob", metavar="TAG", help="Only records with this tag; with a * at its end, that begin so."
 )
@@ -62,8 +75,8 @@ def put(
 
 @router.command()
 @click.option("--prefix", default="", help="Only routers whose name begins so.")
-@click.option("--source", help="Only those from this topic.")
-@click.option("--dest", help="Only those into this topic.")
+@click.option("--source", type=TOPIC, metavar="TOPIC", help="Only those from this topic.")
+@click.option("--dest", type=TOPIC, metavar="TOPIC", help="Only those into this topic.")
 @json_option
 @common_options
 @pass_invocation
@@ -89,7 +102,7 @@ def ls(invocation: Invocation, prefix: str, source: str | None, dest: str | None
 
 
 @router.command()
-@click.argument("name")
+@click.argument("name", type=ROUTER)
 @json_option
 @common_options
 @pass_invocation
@@ -100,7 +113,7 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
 
 
 @router.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@click.argument("names", type=ROUTER, nargs=-1, required=True, metavar="NAME…")
 @json_option
 @common_options
 @pass_invocation

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import attrs
 import click
 
+from topics.cli.completion.types import SCHEDULE, TOPIC
 from topics.cli.core.failure import asked_ms
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import moment
@@ -33,8 +34,14 @@ def schedule() -> None:
 
 
 @schedule.command()
-@click.argument("name")
-@click.option("--topic", required=True, help="Where its records go; it is there before, and stays the same.")
+@click.argument("name", type=SCHEDULE)
+@click.option(
+    "--topic",
+    type=TOPIC,
+    metavar="TOPIC",
+    required=True,
+    help="Where its records go; it is there before, and stays the same.",
+)
 @click.option(
     "--cron", metavar="EXPR", help="Minute, hour, day of month, month, day of week, as in '0 3 * * 1-5'."
 )
@@ -105,7 +112,7 @@ def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
 
 
 @schedule.command()
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @json_option
 @common_options
 @pass_invocation
@@ -116,7 +123,7 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
 
 
 @schedule.command(name="next")
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @click.option(
     "-n", "--count", type=click.IntRange(1, 100), default=COMING_DEFAULT, show_default=True, help="So many."
 )
@@ -137,7 +144,7 @@ def coming(invocation: Invocation, name: str, count: int, as_json: bool) -> None
 
 
 @schedule.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@click.argument("names", type=SCHEDULE, nargs=-1, required=True, metavar="NAME…")
 @json_option
 @common_options
 @pass_invocation

@@ -26,6 +26,7 @@ from topics.cli.commands.check import (
     tell_unsettled,
     why_unseen,
 )
+from topics.cli.completion.types import TOPIC
 from topics.cli.core.failure import Failed, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.paths import PathName, cannot_write
@@ -121,7 +122,7 @@ def validate(
 
 
 @spark.command()
-@click.argument("topics", nargs=-1, required=True)
+@click.argument("topics", type=TOPIC, nargs=-1, required=True)
 @click.option("--out", required=True, type=PathName(dir_okay=False), metavar="FILE", help="The page.")
 @click.option(
     "--checkpoint", "checkpoints", multiple=True, metavar="PATH",
@@ -164,7 +165,7 @@ def report(
 
 
 @spark.command()
-@click.argument("topics", nargs=-1, required=True)
+@click.argument("topics", type=TOPIC, nargs=-1, required=True)
 @click.option(
     "--out",
     required=True,

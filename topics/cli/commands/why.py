@@ -10,6 +10,7 @@ import click
 
 from topics.cli.commands.check import cold_place, root_of
 from topics.cli.commands.read import parse_match
+from topics.cli.completion.types import TOPIC
 from topics.cli.core.failure import Failed
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import moment
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.argument("seq", type=click.IntRange(1), required=False)
 @click.option("--job", type=click.IntRange(1), metavar="SEQ", help="A job of the queue TOPIC.")
 @click.option("--reader", type=click.IntRange(0), metavar="FROM", help="All that is above a reader's cursor.")

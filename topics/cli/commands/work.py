@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from topics.cli.completion.types import QUEUE
 from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import counted, parse_duration_ms
@@ -23,7 +24,7 @@ CONCURRENCY_MAX = 256
 
 
 @click.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
 @click.option(
     "--concurrency", type=click.IntRange(1, CONCURRENCY_MAX), default=1, show_default=True, metavar="N",

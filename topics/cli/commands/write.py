@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
+from topics.cli.completion.types import FILE, TOPIC
 from topics.cli.core.failure import USAGE, Failed
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.exchange.putting import BATCH_DEFAULT, PlacedRecord, PutRules, Putting, check_key, run
@@ -35,8 +36,8 @@ class Labels:
 
 
 @click.command()
-@click.argument("topic")
-@click.argument("file", default=STDIN, metavar="[FILE|-]")
+@click.argument("topic", type=TOPIC)
+@click.argument("file", type=FILE, default=STDIN, metavar="[FILE|-]")
 @click.option(
     "--format",
     "form",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 import click
 from click.core import ParameterSource
 
+from topics.cli.completion.types import DIRECTORY, FILE, SETTING
+
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
@@ -90,17 +92,18 @@ def common_options(command: F) -> F:
             "--debug", is_flag=True, expose_value=False, is_eager=True, callback=_debug, help="Show tracebacks.",
         ),
         click.option(
-            "--settings", metavar="FILE", expose_value=False, callback=_file, help="Instead of ./topics.toml.",
+            "--settings", type=FILE, metavar="FILE", expose_value=False, callback=_file,
+            help="Instead of ./topics.toml.",
         ),
         click.option(
-            "--set", "set_", metavar="KEY=VALUE", multiple=True, expose_value=False, callback=_set,
+            "--set", "set_", type=SETTING, metavar="KEY=VALUE", multiple=True, expose_value=False, callback=_set,
             help="Any setting; see: topics config show.",
         ),
         click.option(
-            "--cafile", metavar="FILE", expose_value=False, callback=_own, help="PEM certificates to trust.",
+            "--cafile", type=FILE, metavar="FILE", expose_value=False, callback=_own, help="PEM certificates to trust.",
         ),
         click.option(
-            "--api-key-file", metavar="FILE", expose_value=False, callback=_own,
+            "--api-key-file", type=FILE, metavar="FILE", expose_value=False, callback=_own,
             help="The key the server asks for, unless TOPICS_API_KEY holds it.",
         ),
         click.option("--url", metavar="URL", expose_value=False, callback=_own, help="The server."),
@@ -108,7 +111,9 @@ def common_options(command: F) -> F:
             "--cold-dir", metavar="DIR", expose_value=False, callback=_own,
             help="Where older segments go: a directory, or a URL as in s3://bucket/folder.",
         ),
-        click.option("--data", metavar="DIR", expose_value=False, callback=_own, help="The data directory."),
+        click.option(
+            "--data", type=DIRECTORY, metavar="DIR", expose_value=False, callback=_own, help="The data directory."
+        ),
     ):  # fmt: skip
         command = option(command)
     return command
