@@ -772,6 +772,32 @@ def trimmed_in_the_source_before_it_was_copied(s):
     s.bring_over(3000)
 
 
+@incident("t", 2)
+def not_copied_for_it_was_too_long(s):
+    routed_to_short_records(s)
+
+
+@incident("d", 2)
+def lost_on_its_way_for_it_was_too_long(s):
+    routed_to_short_records(s)
+
+
+def routed_to_short_records(s):
+    s.create("t")
+    s.create("d", max_record_bytes=10)
+    s.run(PutRouter(router="r", source="t", dest="d"))
+    s.put("t", 1, b'"long and longer"', 3)
+    s.bring_over(20)
+
+
+@incident("t", 4)
+def passed_over_by_a_router_that_tells_it_later(s):
+    routed(s)
+    s.put("t", 4, tag=[b"us"])
+    s.wait(1)
+    s.put("t", 5, tag=[b"eu"])
+
+
 def write_answers():
     """As they are now: read what has changed before it is kept."""
     ANSWERS.mkdir(exist_ok=True)

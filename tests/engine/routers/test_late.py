@@ -254,6 +254,26 @@ def test_a_record_that_is_damaged_is_lost_in_dest():
     same_after_replay(driver)
 
 
+@pytest.mark.rule("S8.19")
+@pytest.mark.parametrize("shards", [1, 3])
+def test_what_is_longer_than_dest_takes_is_lost_there_and_holds_up_nothing(shards):
+    driver = routing(shards=shards, of_dest={"max_record_bytes": 10}, guarantee="exactly_once")
+    fits, too_long = b'"12345678"', b'"123456789"'
+    driver.append(too_long, too_long, fits, topic="a", sync=True)
+    driver.append(1, too_long, topic="a", sync=True)
+    driver.append(2, topic="a", sync=True)
+    driver.bring_over(ms=5)
+
+    assert driver.datas("b") == [fits, b"1", b"2"]
+    assert lost_in(driver) == [(1, 2, "source_trim"), (5, 5, "source_trim")]
+    assert driver.inbound("a>b") == (6, 3)
+    assert driver.engine.routers.state("a>b").lag == 0
+    driver.append(3, topic="a", sync=True)
+    driver.bring_over(ms=5)
+    assert driver.seqs("b") == [3, 4, 6, 7]
+    same_after_replay(driver)
+
+
 def test_a_barrier_of_dest_makes_it_late_for_a_moment():
     driver = routing()
     driver.append(1, topic="a")

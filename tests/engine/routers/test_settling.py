@@ -146,3 +146,19 @@ def test_a_dest_whose_shard_fails_holds_up_neither_its_router_nor_its_source():
     assert driver.state("a").head_seq == 2
     with pytest.raises(Rejected, match="read-only"):
         driver.append(2, topic="b")
+
+
+def test_a_router_may_begin_behind_what_a_crash_takes():
+    driver = Routing(shards=SHARDS)
+    driver.put("a", durability="disk")
+    assert driver.engine.state.lanes_by_name["a"].shard != 0
+    driver.append(1, topic="a", sync=True)
+    driver.append(2, 3, topic="a")
+    driver.route()
+    keep_what_is_synced(driver)  # I-21 holds at once, too
+    driver.append(4, topic="a", sync=True)
+    driver.bring_over()
+
+    assert [one.reason for one in driver.topic("a").index.lost] == ["crash"]
+    assert driver.datas("b") == [b"4"]
+    same_after_replay(driver)

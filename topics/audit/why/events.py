@@ -29,6 +29,7 @@ from topics.codec.why import Event
 from topics.kernel.ids import lease_id
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
+from topics.log.floors import Reason
 from topics.log.reads.match import parse_match
 
 ENDINGS = frozenset({"acked", "moved", "purged", "deleted", "expired", "evicted", "lost"})
@@ -85,20 +86,24 @@ class _Story:
             self._control(at, item, may_end=may_end)
 
     def copied(self, at: At, forward: Forward) -> None:
-        """A router has brought over what its source, this topic, has had."""
-        seqs = forward.seqs() if forward.form is ForwardForm.COPIES else ()
-        if self._seq in seqs:
-            self._events.append(
-                Event(
-                    ts=at.item.ts,
-                    event="copied",
-                    file=at.path,
-                    offset=at.item.offset,
-                    router=name_of(self._names, forward.router),
-                    dest=name_of(self._names, at.item.topic_id),
-                    dest_seq=forward.dest_first + seqs.index(self._seq),
-                )
+        """A router has dealt with what its source, this topic, has had."""
+        if not forward.first <= self._seq <= forward.last:
+            return
+        is_trimmed = forward.form is ForwardForm.TRIMMED
+        seqs = () if is_trimmed else forward.seqs()
+        is_copied = self._seq in seqs
+        self._events.append(
+            Event(
+                ts=at.item.ts,
+                event="copied" if is_copied else "left_out",
+                file=at.path,
+                offset=at.item.offset,
+                router=name_of(self._names, forward.router),
+                dest=name_of(self._names, at.item.topic_id),
+                dest_seq=forward.dest_first + seqs.index(self._seq) if is_copied else None,
+                reason=Reason.SOURCE_TRIM.value if is_trimmed else None,
             )
+        )
 
     def told(self, end: End | None, passed: End | None, now_ms: int) -> list[Event]:
         if end is not None and end.at is None and not self._has_ended:

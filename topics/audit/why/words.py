@@ -19,7 +19,9 @@ _LOST: Final = {
     "crash": "the machine went down before the disk had it, or it was never written",
     "corrupt": "its bytes in the log were damaged",
     "restart": "it was in memory only, and went with its process",
-    "source_trim": "the router's source had lost it before it was forwarded",
+    "source_trim": (
+        "the router's source had lost it before it was forwarded, or had it larger than this topic's max_record_bytes"
+    ),
 }
 
 
@@ -63,6 +65,16 @@ def _event(event: Event, when: When) -> str:
             return f"named again by a write with idempotency key {event.idempotency_key!r}: its dedup id was known"
         case "copied":
             return f"copied to {event.dest} as {event.dest_seq} by router {event.router}"
+        case "left_out" if event.reason is None:
+            return (
+                f"not copied to {event.dest} by router {event.router}: its filter left it out, its hops had ended,"
+                " or it was gone by then"
+            )
+        case "left_out":
+            return (
+                f"not copied to {event.dest} by router {event.router}, and told there as lost: it was gone or damaged"
+                f" by then, or is larger than max_record_bytes of {event.dest}"
+            )
         case "synced":
             return "synced: the log says that the disk had it by then"
         case "stored":

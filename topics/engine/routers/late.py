@@ -11,7 +11,7 @@ and it goes there in a later millisecond than it came here, for a restore must n
 
 A range that the source's floor has passed is lost, whatever it held: nobody knows. One that a crash took is passed over
 where dest is in the same shard, for the same crash has taken the copies and dest tells of it; in another shard nothing
-was copied, so it is lost there as well. A record that is damaged is lost, too.
+was copied, so it is lost there as well. A record that is damaged, or longer than dest takes, is lost, too.
 """
 
 from __future__ import annotations
@@ -150,9 +150,11 @@ def _rest(state: EngineState, route: Route, wait_ms: int) -> None:
 def _plan(
     copies: Copies, route: Route, order: ForwardOrder, views: Sequence[FrameView], damaged: set[int]
 ) -> None:  # fmt: skip
-    """Runs of records of one ts, and what is damaged between them, in the order of their seqs."""
-    found = {view.seq: view for view in views}
-    there = (seq for seq in order.seqs if seq in found or seq in damaged)
+    """Runs of records of one ts, and what is lost between them, in the order of their seqs."""
+    longest = route.dest_topic.config.max_record_bytes
+    found = {view.seq: view for view in views if len(view.data) + len(view.meta) <= longest}
+    lost = damaged | {view.seq for view in views if view.seq not in found}
+    there = (seq for seq in order.seqs if seq in found or seq in lost)
     for view_of, group in groupby(
         there, lambda seq: (found[seq].ts, found[seq].hops) if seq in found else None
     ):
