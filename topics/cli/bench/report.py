@@ -20,8 +20,8 @@ _EXPORTED: Final = "export { uPlot as default };"
 _COLUMNS: Final = 4  # of figures, of which a terminal has room beside the names
 _CLOSING: Final = "</"  # in a script it would end it, were a "script" to follow
 LEGEND: Final = (
-    f"Rates: 1000 records of {PAYLOAD_BYTES} B a second, jobs claimed and acked. Watchers: µs from before a write to its "
-    "arrival, p50 / p99. "
+    f"Rates: 1000 records of {PAYLOAD_BYTES} B a second; jobs are claimed and acked. Watchers: p50 / p99 from before a "
+    "write to its arrival. "
     "Synced: whether what is acknowledged is on the disk. "
     f"≥: the load generator had no air left, so the system may do more. {_NOTHING}: it has no such thing, or not here."
 )
