@@ -9,22 +9,24 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import topics
 from ci.benchmarks.figure import Figure, Setting, median_figure
-from ci.benchmarks.job_sides import MissingPeer, nats_server, redis_server
 from ci.benchmarks.load import topic_name
 from ci.benchmarks.pressed_watchers import Band, Pressed, PressedPlan
 from ci.benchmarks.served import load, serve, topics_serve
 from ci.benchmarks.turns import Turn, ratios, take_turns, turn_of
 from ci.benchmarks.watchers import Idle, Pairs, WatchPlan
+from topics.cli.bench import processes
+from topics.cli.bench.processes import MissingPeer
 
 BOUNDS_MS = {1: (0.45, 0.25), 100: (3.0, 2.2)}  # p50, by watchers: must and aim
 P99_OVER_P50 = 10
 PEERS: Mapping[str, tuple[str, Callable[[Path], AbstractContextManager[tuple[int, int]]]]] = {
-    "Redis XREAD BLOCK": ("redis", redis_server),
-    "NATS JetStream push": ("nats", nats_server),
+    "Redis XREAD BLOCK": ("redis", partial(processes.redis, fsync="everysec")),
+    "NATS JetStream push": ("nats", processes.nats),
 }
 CROWD = 1000
 BESIDE_STUCK = {"p50": 1.3, "p99": 2.0}  # with one who does not read, over without
@@ -152,7 +154,7 @@ def _peer_watched(setting: Setting, peer: str, watchers: int) -> Callable[[Path]
 
     def turn(path: Path) -> Turn | str:
         try:
-            with server(path) as (port, pid):
+            with server(path / "peer") as (port, pid):
                 return _turn(setting, port=port, pid=pid, watchers=watchers, side=side)
         except MissingPeer as missing:
             return str(missing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -14,29 +14,23 @@ from pathlib import Path
 from websockets.sync.client import connect
 
 from ci.benchmarks.figure import Figure, Setting, median_figure, quantile
-from ci.benchmarks.job_sides import (
-    QUEUE,
-    MissingPeer,
-    Opened,
-    Sockets,
-    beanstalkd,
-    embedded,
-    nats,
-    put,
-    redis,
-    sockets,
-    sqlite,
-    work,
-)
-from ci.benchmarks.load import HOST, process_cpu_s
+from ci.benchmarks.job_sides import PAYLOADS, QUEUE, SYSTEMS, Opened, Sockets, put, sockets, work
+from ci.benchmarks.load import HOST
 from ci.benchmarks.payload import BATCH, PAYLOAD_BYTES
 from ci.benchmarks.served import ask, topics_serve
 from ci.benchmarks.turns import take_turns
+from topics.cli.bench.processes import MissingPeer, process_cpu_s
 
 SERVED: Mapping[str, Opened] = {
-    "topics, WebSocket": sockets, "Redis Streams": redis, "NATS JetStream": nats, "beanstalkd": beanstalkd,
-}  # fmt: skip
-IN_PROCESS: Mapping[str, Opened] = {"topics, embedded": embedded, "SQLite": sqlite}
+    "topics, WebSocket": sockets,
+    "Redis Streams": SYSTEMS["Redis Streams, everysec"],
+    "NATS JetStream": SYSTEMS["NATS JetStream, file"],
+    "beanstalkd": SYSTEMS["beanstalkd, -f 1000"],
+}
+IN_PROCESS: Mapping[str, Opened] = {
+    "topics, embedded": SYSTEMS["topics embedded, disk"],
+    "SQLite": SYSTEMS["SQLite, NORMAL"],
+}
 CONNECTIONS = 16
 IDLE_WORKERS = 1000
 
@@ -133,10 +127,12 @@ def _turn(setting: Setting, opened: Opened, connections: int, path: Path) -> Tur
     batches, singles = (setting.count(each // connections, 1) for each in (160, 1600))
     with ExitStack() as stack:
         try:
-            sides = stack.enter_context(opened(path, connections))
+            running = stack.enter_context(opened(path / "side", PAYLOADS))
         except MissingPeer as missing:
             return Turn(missing=str(missing))
-        cpu_s = sides[0].cpu_s
+        sides = [stack.enter_context(closing(running.connect(QUEUE))) for _ in range(connections)]
+        cpu_s = running.cpu_s
+        assert cpu_s is not None
         for _ in range(setting.count(20 // connections + 1, 1)):  # its first files are small
             put(sides, BATCH)
             work(sides, BATCH)
@@ -181,7 +177,7 @@ def _put_to_handler(setting: Setting, path: Path) -> tuple[float, float]:
         ask(server.port, "PUT", f"/v0/topics/{QUEUE}", {"type": "queue", "durability": "disk"})
         worker.send(f'{{"op":"work","topic":"{QUEUE}","node":"w","max":8}}')
         worker.recv()
-        producer = Sockets(server.port, server.pid)
+        producer = Sockets(server.port)
         for number in range(1, setting.count(300, 5) + 1):
             begun = time.perf_counter()
             producer.put(1)
@@ -189,14 +185,15 @@ def _put_to_handler(setting: Setting, path: Path) -> tuple[float, float]:
             waits.append((time.perf_counter() - begun) * 1e3)
             worker.send(f'{{"op":"ack","topic":"{QUEUE}","node":"w","seqs":[{number}]}}')
             worker.recv()
-            producer.was_put(1)
+            producer.answer()
         producer.close()
     return quantile(waits, 0.5), quantile(waits, 0.99)
 
 
 def _claims(path: Path, ready: int) -> float:
     """Seconds of CPU for claims of 100 from a queue with so many ready."""
-    with embedded(path) as sides:
+    with SYSTEMS["topics embedded, disk"](path / "side", PAYLOADS) as running:
+        sides = [running.connect(QUEUE)]
         for _ in range(ready // 1000):
             put(sides, 1000)
         work(sides, BATCH)

@@ -22,7 +22,9 @@ from collections.abc import Sequence
 import msgspec
 
 from ci.benchmarks.figure import quantile
-from ci.benchmarks.payload import BATCH, text
+from ci.benchmarks.payload import BATCH
+from topics.cli.bench.payload import reading
+from topics.cli.bench.processes import process_cpu_s
 
 HOST = "127.0.0.1"
 RECEIVE_BYTES = 1 << 20
@@ -87,11 +89,6 @@ class Connection:
         self.begun = 0.0
 
 
-def process_cpu_s(pid: int) -> float:
-    """User and system time of a process and all its threads, by the kernel's clock of it (clock_getcpuclockid)."""
-    return time.clock_gettime((~pid << 3) | 2)
-
-
 def topic_name(number: int) -> str:
     return f"bench-{number}" if number else "bench"
 
@@ -105,7 +102,7 @@ def write_body(number: int, *, batch: int, rich: bool) -> bytes:
             if rich
             else ""
         )
-        records.append(f'{{"data":{text(i)}{extra}}}')
+        records.append(f'{{"data":{reading(i)}{extra}}}')
     return b'{"records":[%b]}' % ",".join(records).encode()
 
 

@@ -1,4 +1,4 @@
-"""The payload of every figure: a JSON object of 200 bytes, like the reading of a sensor, each one different."""
+"""The payload of `topics bench` in batches, in the forms that sides want."""
 
 from __future__ import annotations
 
@@ -6,23 +6,15 @@ import json
 from typing import Any
 
 import topics
+from topics.cli.bench.payload import PAYLOAD_BYTES, reading
 
-PAYLOAD_BYTES = 200
 BATCH = 100
 BESIDE = f"{PAYLOAD_BYTES} B JSON, batch {BATCH}"
 
 
-def text(i: int) -> str:
-    fields = {"id": i, "kind": "reading", "station": f"st-{i % 1000:04d}", "value": i * 0.5, "note": ""}
-    bare = json.dumps(fields)
-    padded = bare[:-2] + "n" * (PAYLOAD_BYTES - len(bare)) + bare[-2:]
-    assert len(padded) == PAYLOAD_BYTES
-    return padded
-
-
 def texts(batches: int) -> list[list[str]]:
     """So many batches, as text: what SQLite is given."""
-    return [[text(number * BATCH + i) for i in range(BATCH)] for number in range(batches)]
+    return [[reading(number * BATCH + i) for i in range(BATCH)] for number in range(batches)]
 
 
 def raws(batches: list[list[str]]) -> list[list[topics.Raw]]:

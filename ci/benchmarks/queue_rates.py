@@ -11,33 +11,30 @@ They are no dependencies: `pip install --target DIR persist-queue litequeue`, an
 
 from __future__ import annotations
 
-import importlib
-import sqlite3
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import topics
 from ci.benchmarks.figure import Figure, Setting, median_figure
-from ci.benchmarks.job_sides import PAYLOAD, QUEUE, Embedded, MissingPeer
+from ci.benchmarks.job_sides import PAYLOADS, SYSTEMS
 from ci.benchmarks.payload import BATCH, PAYLOAD_BYTES
 from ci.benchmarks.turns import take_turns
+from topics.cli.bench.connection import Connection
+from topics.cli.bench.in_process import Calls, Library, litequeue, persist_queue
+from topics.cli.bench.processes import MissingPeer
+from topics.cli.bench.systems import QUEUE, Running
 
 CLASSES = {"fsync": "FULL", "disk": "NORMAL"}
 THREADS = (1, 8)
 OURS = "topics"
 LEASE_MS = 30_000
 
-Round = Callable[[int], None]  # so many jobs put, taken and done
-Opened = Callable[
-    [Path, str], AbstractContextManager[Callable[[], Round]]
-]  # where, which class; a round a thread
+Opened = Callable[[Path, str], AbstractContextManager[Running]]  # where, which class
 
 
 @dataclass(frozen=True)
@@ -92,13 +89,11 @@ def _turn(opened: Opened, durability: str, load: Load, path: Path) -> Turn:
     rounds_each = max(load.rounds // load.threads, 1)
     jobs = rounds_each * load.threads * load.count
     try:
-        with opened(path, durability) as hand:
-            rounds = [hand() for _ in range(load.threads)]
-            for done in rounds:
-                done(load.count)  # its first files are small
-            threads = [
-                threading.Thread(target=_work, args=(done, load.count, rounds_each)) for done in rounds
-            ]
+        with opened(path, durability) as running:
+            hands = [running.connect(QUEUE) for _ in range(load.threads)]
+            for hand in hands:
+                _work(hand, load.count, 1)  # its first files are small
+            threads = [threading.Thread(target=_work, args=(hand, load.count, rounds_each)) for hand in hands]
             begun, cpu_begun = time.perf_counter(), time.process_time()
             for thread in threads:
                 thread.start()
@@ -110,111 +105,33 @@ def _turn(opened: Opened, durability: str, load: Load, path: Path) -> Turn:
         return Turn(missing=str(missing))
 
 
-def _work(done: Round, count: int, rounds: int) -> None:
+def _work(hand: Connection, count: int, rounds: int) -> None:
+    """So many jobs put, taken and done."""
     for _ in range(rounds):
-        done(count)
+        hand.put(count)
+        hand.claim(count)
+        if hand.answer():  # another thread may have been faster
+            hand.ack()
 
 
 # The sides.
 
 
-@contextmanager
-def _topics(path: Path, durability: str) -> Iterator[Callable[[], Round]]:
-    with topics.open(path / "data") as store:
-        store.create(QUEUE, type="queue", durability=durability)
+def _topics(path: Path, durability: str) -> AbstractContextManager[Running]:
+    return SYSTEMS[f"topics embedded, {durability}"](path / "side", PAYLOADS)
 
-        def hand() -> Round:
-            side = Embedded(store.queue(QUEUE))
 
-            def done(count: int) -> None:
-                side.put(count)
-                side.claim(count)
-                if side.was_claimed():  # another thread may have been faster
-                    side.ack()
-
-            return done
-
-        yield hand
+def _sqlite(path: Path, durability: str) -> AbstractContextManager[Running]:
+    return SYSTEMS[f"SQLite, {CLASSES[durability]}"](path / "side", PAYLOADS)
 
 
 @contextmanager
-def _sqlite(path: Path, durability: str) -> Iterator[Callable[[], Round]]:
-    database = sqlite3.connect(path / "bench.db", isolation_level=None, check_same_thread=False)
-    database.execute("PRAGMA journal_mode=WAL")
-    database.execute(f"PRAGMA synchronous={CLASSES[durability]}")
-    database.execute(
-        "CREATE TABLE jobs (id INTEGER PRIMARY KEY, until INTEGER NOT NULL DEFAULT 0, data TEXT)"
-    )
-    database.execute("CREATE INDEX ready ON jobs (until, id)")
-    lock = threading.Lock()
-
-    def many(statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        with lock:
-            database.execute("BEGIN IMMEDIATE")
-            database.executemany(statement, rows)
-            database.execute("COMMIT")
-
-    def done(count: int) -> None:
-        many("INSERT INTO jobs (data) VALUES (?)", [(PAYLOAD,)] * count)
-        now_ms = time.time_ns() // 1_000_000
-        with lock:
-            taken = database.execute(
-                "UPDATE jobs SET until = ? WHERE id IN (SELECT id FROM jobs WHERE until < ? ORDER BY until, id LIMIT ?)"
-                " RETURNING id, data",
-                (now_ms + LEASE_MS, now_ms, count),
-            ).fetchall()
-        many("DELETE FROM jobs WHERE id = ?", [(number,) for number, _ in taken])
-
-    yield lambda: done
-    database.close()
-
-
-@contextmanager
-def _persist_queue(path: Path, durability: str) -> Iterator[Callable[[], Round]]:
-    library = _peer("persistqueue", "persist-queue")
-    queue = library.SQLiteAckQueue(str(path / "peer"), multithreading=True)
-    # It has no option for that.
-    queue._putter.execute(f"PRAGMA synchronous={CLASSES[durability]}")  # noqa: SLF001 -- a peer's, set up as ours is
-
-    def done(count: int) -> None:
-        for _ in range(count):
-            queue.put(PAYLOAD)
-        taken = [queue.get(raw=True)["pqid"] for _ in range(count)]
-        for number in taken:
-            queue.ack(id=number)
-
-    yield lambda: done
-    queue.close()
-
-
-@contextmanager
-def _litequeue(path: Path, durability: str) -> Iterator[Callable[[], Round]]:
-    library = _peer("litequeue", "litequeue")
-    queue = library.LiteQueue(path / "peer.db")
-    queue.conn.execute(f"PRAGMA synchronous={CLASSES[durability]}")
-    lock = threading.Lock()
-
-    def done(count: int) -> None:
-        with lock, queue.transaction():
-            for _ in range(count):
-                queue.put(PAYLOAD)
-        for _ in range(count):
-            with lock:
-                message = queue.pop()
-            with lock:
-                queue.done(message.message_id)
-
-    yield lambda: done
-    queue.conn.close()
-
-
-def _peer(module: str, package: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise MissingPeer(f"{package} is not installed") from None
+def _library(make: Callable[[Path, str], Calls], path: Path, durability: str) -> Iterator[Running]:
+    calls = make(path / "peer", CLASSES[durability])
+    yield Running(lambda _: Library(calls, PAYLOADS))
 
 
 SIDES: Mapping[str, Opened] = {
-    OURS: _topics, "SQLite": _sqlite, "persist-queue": _persist_queue, "litequeue": _litequeue,
+    OURS: _topics, "SQLite": _sqlite, "persist-queue": partial(_library, persist_queue),
+    "litequeue": partial(_library, litequeue),
 }  # fmt: skip

@@ -13,13 +13,17 @@ import gc
 import select
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from ci.benchmarks.figure import quantile
-from ci.benchmarks.load import POLL_S, RECEIVE_BYTES, Result, Unexpected, process_cpu_s, topic_name
-from ci.benchmarks.watched_sides import SIDES, Side, Topics
+from ci.benchmarks.load import POLL_S, Result, Unexpected, topic_name
+from ci.benchmarks.served import ask
+from ci.benchmarks.watched_sides import SIDES, Topics
+from topics.cli.bench.connection import Connection
+from topics.cli.bench.processes import process_cpu_s
 
 SETTLE_S = 0.004  # for the server to be at rest again, and as much again
 SETTLE_EACH_S = 0.0001  # a watcher
@@ -63,31 +67,31 @@ class Pairs(msgspec.Struct, kw_only=True):
 class Delivery:
     """The watchers of one side."""
 
-    def __init__(self, side: Side, watchers: int) -> None:
-        self.side = side
-        sockets = [side.watch() for _ in range(watchers)]
-        self.by_fd = {each.fileno(): each for each in sockets}
+    def __init__(self, side: Callable[[int], Connection], port: int, watchers: int) -> None:
+        self.writer = side(port)
+        self.by_fd = {each.fileno(): each for each in (side(port) for _ in range(watchers))}
         self.poller = select.epoll()
-        for fd in self.by_fd:
+        for fd, watcher in self.by_fd.items():
+            watcher.watch()
             self.poller.register(fd, select.EPOLLIN)
 
     def once(self) -> list[float]:
         """One write; the latency of each watcher."""
         time.sleep(SETTLE_S + SETTLE_EACH_S * len(self.by_fd))
-        latencies, waiting = [], set(self.by_fd)
+        latencies: list[float] = []
         begun = time.perf_counter()
-        self.side.write()
-        while waiting:
+        self.writer.put(1)
+        while len(latencies) < len(self.by_fd):
             events = self.poller.poll(POLL_S)
             if not events:
-                raise Unexpected(f"{len(waiting)} watchers have nothing after {POLL_S:.0f} s")
+                raise Unexpected(f"{len(self.by_fd) - len(latencies)} have nothing after {POLL_S:.0f} s")
             for fd, _ in events:
-                if self.side.has_come(self.by_fd[fd].recv(RECEIVE_BYTES)):
-                    latencies.append(time.perf_counter() - begun)
-                    waiting.discard(fd)
-        self.side.was_written()
+                if self.by_fd[fd].answer() != 1:
+                    raise Unexpected("a watcher has more than what was written")
+                latencies.append(time.perf_counter() - begun)
+        self.writer.answer()
         for watcher in self.by_fd.values():
-            self.side.wait_again(watcher)
+            watcher.watch()
         return latencies
 
 
@@ -112,7 +116,7 @@ def idle(plan: WatchPlan) -> Idle:
 
 
 def run(plan: WatchPlan) -> Result:
-    delivery = Delivery(SIDES[plan.side](plan.port), plan.watchers)
+    delivery = Delivery(SIDES[plan.side], plan.port, plan.watchers)
     for _ in range(plan.warm):
         delivery.once()
     latencies: list[float] = []
@@ -137,7 +141,7 @@ def beside_stuck(plan: WatchPlan) -> Pairs:
     """Alone and beside, beside and alone, and so on. Who did not read does so then, and is given everything."""
     side, pairs = Topics(plan.port), Pairs()
     side.fill(plan.filled)
-    delivery = Delivery(side, plan.watchers)
+    delivery = Delivery(SIDES["topics"], plan.port, plan.watchers)
     for _ in range(plan.warm):
         delivery.once()
     for pair in range(plan.pairs):
@@ -149,7 +153,9 @@ def beside_stuck(plan: WatchPlan) -> Pairs:
             found.append((quantile(latencies, 0.5), quantile(latencies, 0.99)))
             if stuck is not None:
                 with stuck:
-                    side.read_on(stuck)
+                    head = ask(plan.port, "GET", f"/v0/topics/{topic_name(0)}")["head_seq"]
+                    assert isinstance(head, int)
+                    side.read_on(stuck, head)
     return pairs
 
 

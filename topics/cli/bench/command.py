@@ -32,9 +32,7 @@ PAYLOADS: Final = 200  # different ones
 @click.option(
     "--vs", is_flag=True, help="Beside what else is installed: Redis, NATS, RabbitMQ, beanstalkd, SQLite …"
 )
-@click.option(
-    "--only", metavar="NAME,…", help="Some of the workloads: write, write-16, job … See --help's end."
-)
+@click.option("--only", metavar="NAME,…", help="Some of the workloads, by the names below.")
 @click.option(
     "--rounds", type=click.IntRange(1, ROUNDS_MAX), default=3, show_default=True, help="Turns of each."
 )
@@ -131,12 +129,16 @@ def _systems(invocation: Invocation, *, vs: bool) -> Iterator[Sequence[System]]:
 @contextmanager
 def _directory(parent: Path | None) -> Iterator[Path]:
     home = Path(tempfile.mkdtemp(prefix="topics-bench-", dir=parent))
-    for closing in (signal.SIGTERM, signal.SIGHUP):  # a closed window leaves nothing behind either
-        signal.signal(closing, signal.default_int_handler)
+    before = {  # a closed window leaves nothing behind either
+        closing: signal.signal(closing, signal.default_int_handler)
+        for closing in (signal.SIGTERM, signal.SIGHUP)
+    }
     try:
         yield home
     finally:
         shutil.rmtree(home, ignore_errors=True)
+        for closing, handler in before.items():
+            signal.signal(closing, handler)
 
 
 def _check_can_write(page: Path) -> None:

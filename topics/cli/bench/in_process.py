@@ -9,7 +9,8 @@ import importlib
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
@@ -164,11 +165,14 @@ class Sqlite(InProcess):
 
 @attrs.frozen
 class Calls:
-    """Of a queue that takes one job a call. `finish_one` is given what `take_one` gave."""
+    """Of a queue that takes one job a call. `finish_one` is given what `take_one` gave. `at_once`: puts inside it are
+    one transaction, where there is such a thing.
+    """
 
     put_one: Callable[[bytes], object]
     take_one: Callable[[], Any]
     finish_one: Callable[[Any], object]
+    at_once: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 class Library(InProcess):
@@ -178,8 +182,9 @@ class Library(InProcess):
         self._taken: list[Any] = []
 
     def put(self, count: int) -> None:
-        for payload in self._some(count):
-            self._calls.put_one(payload)
+        with self._calls.at_once() if count > 1 else nullcontext():
+            for payload in self._some(count):
+                self._calls.put_one(payload)
         self._count = count
 
     def claim(self, count: int) -> None:
@@ -191,18 +196,20 @@ class Library(InProcess):
             self._calls.finish_one(taken)
 
 
-def persist_queue(path: Path) -> Calls:
-    """As it is set up by default: SQLite syncs each commit. What is acked is kept, and marked as such."""
+def persist_queue(path: Path, synchronous: str = "FULL") -> Calls:
+    """What is acked is kept, and marked as such. The default is its own."""
     made = library("persistqueue", "persist-queue").SQLiteAckQueue(str(path), multithreading=True)
+    made._putter.execute(f"PRAGMA synchronous={synchronous}")  # noqa: SLF001 -- it has no option for that
     return Calls(
         made.put, lambda: made.get(block=False, raw=True)["pqid"], lambda number: made.ack(id=number)
     )
 
 
-def litequeue(path: Path) -> Calls:
-    """As it is set up by default. It is for one thread at a time."""
+def litequeue(path: Path, synchronous: str = "NORMAL") -> Calls:
+    """It is for one thread at a time. The default is its own."""
     made = library("litequeue", "litequeue").LiteQueue(str(path))
-    lock = threading.Lock()
+    made.conn.execute(f"PRAGMA synchronous={synchronous}")
+    lock = threading.RLock()
 
     def put_one(payload: bytes) -> None:
         with lock:
@@ -218,7 +225,12 @@ def litequeue(path: Path) -> Calls:
         with lock:
             made.done(message)
 
-    return Calls(put_one, take_one, finish_one)
+    @contextmanager
+    def at_once() -> Iterator[None]:
+        with lock, made.transaction():
+            yield
+
+    return Calls(put_one, take_one, finish_one, at_once)
 
 
 def huey(path: Path) -> Calls:

@@ -85,8 +85,37 @@ def free_port() -> int:
 
 
 @contextmanager
-def rabbitmq(path: Path) -> Iterator[tuple[int, int]]:
-    """Port and pid of a node, which finds nobody but the port mapper that is started for it."""
+def redis(path: Path, fsync: str) -> Iterator[tuple[int, int]]:
+    """Port and pid of one that keeps what it is told in a file of commands."""
+    port = free_port()
+    command = (
+        "redis-server", "--port", str(port), "--bind", HOST, "--save", "", "--appendonly", "yes",
+        "--appendfsync", fsync,
+    )  # fmt: skip
+    with started(path, command, port=port) as pid:
+        yield port, pid
+
+
+@contextmanager
+def nats(path: Path) -> Iterator[tuple[int, int]]:
+    """Port and pid of one with JetStream."""
+    port = free_port()
+    with started(path, ("nats-server", "-a", HOST, "-p", str(port), "-js", "-sd", "."), port=port) as pid:
+        yield port, pid
+
+
+@contextmanager
+def beanstalkd(path: Path, sync_ms: str) -> Iterator[tuple[int, int]]:
+    """Port and pid of one with a log."""
+    port = free_port()
+    command = "beanstalkd", "-l", HOST, "-p", str(port), "-b", ".", "-f", sync_ms
+    with started(path, command, port=port) as pid:
+        yield port, pid
+
+
+@contextmanager
+def rabbitmq(path: Path) -> Iterator[tuple[int, int, str]]:
+    """Port and pid of a node, which finds nobody but the port mapper that is started for it; and what it printed."""
     path.mkdir()
     port, names, ours = free_port(), free_port(), str(path)
     environment = {
@@ -107,7 +136,8 @@ def rabbitmq(path: Path) -> Iterator[tuple[int, int]]:
         mapper = "epmd", "-port", str(names), "-address", HOST
         stack.enter_context(started(path / "epmd", mapper, port=names))
         stack.enter_context(started(path / "node", ("rabbitmq-server",), port=port, environment=environment))
-        yield port, int((path / "bench@localhost.pid").read_text(encoding="ascii"))
+        said = (path / "node" / SAID).read_text(encoding="utf-8", errors="replace")
+        yield port, int((path / "bench@localhost.pid").read_text(encoding="ascii")), said
 
 
 def process_cpu_s(pid: int) -> float:

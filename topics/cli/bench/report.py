@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import resources
 from typing import Any, Final
 
@@ -20,8 +19,8 @@ _EXPORTED: Final = "export { uPlot as default };"
 _COLUMNS: Final = 4  # of figures, of which a terminal has room beside the names
 _CLOSING: Final = "</"  # in a script it would end it, were a "script" to follow
 LEGEND: Final = (
-    f"Rates: 1000 records of {PAYLOAD_BYTES} B a second, jobs claimed and acked. Watchers: µs from before a write to its "
-    "arrival, p50 / p99. "
+    f"Rates: 1000 records of {PAYLOAD_BYTES} B a second; jobs are claimed and acked. Watchers: p50 / p99 from before a "
+    "write to its arrival. "
     "Synced: whether what is acknowledged is on the disk. "
     f"≥: the load generator had no air left, so the system may do more. {_NOTHING}: it has no such thing, or not here."
 )
@@ -31,7 +30,7 @@ LEGEND: Final = (
 class Run:
     """How it was measured."""
 
-    facts: Mapping[str, str]
+    facts: dict[str, str]
     rounds: int
     seconds: float
     seed: int
@@ -40,7 +39,9 @@ class Run:
 
 def print_report(run: Run) -> None:
     measured = run.measured
-    for fact, value in run.facts.items():
+    versions = {name.partition(",")[0]: version for name, version in measured.versions.items() if version}
+    peers = ", ".join(f"{name} {version}" for name, version in versions.items())
+    for fact, value in (run.facts | {"peers": peers or "none"}).items():
         click.echo(f"{fact + ':':<13}{value}")
     click.echo()
     for start in range(0, len(measured.workloads), _COLUMNS):
@@ -48,7 +49,7 @@ def print_report(run: Run) -> None:
         titles = [f"{one.title}, µs" if one.is_delivery else one.title for one in workloads]
         rows = [
             (
-                _named(measured, system.name),
+                system.name,
                 system.is_synced,
                 *(_shown(measured, system.name, one) for one in workloads),
             )
@@ -75,7 +76,7 @@ def fields_of(run: Run) -> dict[str, Any]:
     """The same for machines: all rounds, and latencies at `quantiles`."""
     measured = run.measured
     return {
-        "facts": dict(run.facts),
+        "facts": run.facts,
         "rounds": run.rounds,
         "seconds": run.seconds,
         "seed": run.seed,
@@ -118,13 +119,6 @@ def page_of(run: Run) -> bytes:
         assert page.count(place) == 1
         page = page.replace(place, text)
     return page.encode()
-
-
-def _named(measured: Measured, name: str) -> str:
-    """The version behind the name of the product."""
-    version = measured.versions[name]
-    product, comma, how = name.partition(",")
-    return f"{product} {version}{comma}{how}" if version else name
 
 
 def _shown(measured: Measured, system: str, workload: Workload) -> str:

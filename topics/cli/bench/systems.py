@@ -16,20 +16,12 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 import topics
-from topics.cli.bench import in_process
+from topics.cli.bench import in_process, processes
 from topics.cli.bench.beanstalkd import Beanstalkd
 from topics.cli.bench.connection import ANSWER_S, HOST, Connection, connected
 from topics.cli.bench.nats import Nats
 from topics.cli.bench.ours import Topics
-from topics.cli.bench.processes import (
-    SAID,
-    free_port,
-    process_cpu_s,
-    rabbitmq,
-    started,
-    version_in,
-    version_of,
-)
+from topics.cli.bench.processes import process_cpu_s, version_in, version_of
 from topics.cli.bench.rabbitmq import RabbitMQ
 from topics.cli.bench.redis import Redis
 
@@ -177,12 +169,7 @@ def _create(store: TopicStore | topics.Store, durability: str, prefix: str = "")
 
 @contextmanager
 def _redis(fsync: str, path: Path, payloads: Payloads) -> Iterator[Running]:
-    port = free_port()
-    command = (
-        "redis-server", "--port", str(port), "--bind", HOST, "--save", "", "--appendonly", "yes",
-        "--appendfsync", fsync,
-    )  # fmt: skip
-    with started(path, command, port=port) as pid:
+    with processes.redis(path, fsync) as (port, pid):
         yield Running(
             lambda name: Redis(connected(port), name, payloads),
             version_of("redis-server", "--version"),
@@ -192,8 +179,7 @@ def _redis(fsync: str, path: Path, payloads: Payloads) -> Iterator[Running]:
 
 @contextmanager
 def _nats(path: Path, payloads: Payloads) -> Iterator[Running]:
-    port = free_port()
-    with started(path, ("nats-server", "-a", HOST, "-p", str(port), "-js", "-sd", "."), port=port) as pid:
+    with processes.nats(path) as (port, pid):
         yield Running(
             lambda name: Nats(connected(port), name, payloads, is_queue=name == QUEUE),
             version_of("nats-server", "--version"),
@@ -203,20 +189,17 @@ def _nats(path: Path, payloads: Payloads) -> Iterator[Running]:
 
 @contextmanager
 def _rabbitmq(path: Path, payloads: Payloads) -> Iterator[Running]:
-    with rabbitmq(path) as (port, pid):
+    with processes.rabbitmq(path) as (port, pid, said):
         yield Running(
             lambda name: RabbitMQ(connected(port), name, payloads),
-            version_in((path / "node" / SAID).read_text(encoding="utf-8"), "RabbitMQ"),
+            version_in(said, "RabbitMQ"),
             partial(process_cpu_s, pid),
         )
 
 
 @contextmanager
 def _beanstalkd(sync_ms: str, path: Path, payloads: Payloads) -> Iterator[Running]:
-    port = free_port()
-    with started(
-        path, ("beanstalkd", "-l", HOST, "-p", str(port), "-b", ".", "-f", sync_ms), port=port
-    ) as pid:
+    with processes.beanstalkd(path, sync_ms) as (port, pid):
         yield Running(
             lambda name: Beanstalkd(connected(port), name, payloads),
             version_of("beanstalkd", "-v"),
