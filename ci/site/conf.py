@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import attrs
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -14,7 +15,7 @@ import topics
 project = "topics"
 version = release = topics.__version__
 copyright = "the authors of topics, Apache License 2.0"  # noqa: A001 -- Sphinx's name for it
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
 html_title = f"topics {release}"
 html_static_path = ["static"]
@@ -34,6 +35,8 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 90
+
+MADE_BY_USERS = frozenset(("topics.Client", "topics.AsyncClient"))
 
 # A page of the tree, as others name it: in a checkout a path says more than a link does.
 _PAGE = re.compile(r"(docs/)?([\w/-]+)\.md", re.ASCII)
@@ -63,6 +66,33 @@ def page_of(path: str, pages: set[str]) -> str | None:
     return "index" if name == "README" else name if name in pages else None
 
 
+# Comments and docstrings name the rules that they keep, for who changes the code; docs/dev/rules.md has them.
+_CITATION = re.compile(r" \((?:semantics|http-api|storage|queues|operations|replication|spark) [0-9.]+\)")
+
+
+_RAISED = re.compile(r" {4}(\w+(?:, \w+)*): (.*)")
+
+
+def tidy_docstring(
+    _app: Sphinx, _what: str, _name: str, _found: object, _options: object, lines: list[str]
+) -> None:
+    """No citations; and `Raises:`, which ends a docstring of ours, as reStructuredText has it."""
+    lines[:] = [_CITATION.sub("", line) for line in lines]
+    if "Raises:" in lines:
+        section = lines.index("Raises:")
+        lines[section:] = [_RAISED.sub(r":raises \1: \2", line) for line in lines[section + 1 :]]
+
+
+def leave_out_constructors(
+    _app: Sphinx, what: str, name: str, found: type, _options: object, _signature: str, _gives: str
+) -> tuple[str, str] | None:
+    """How a store makes its handles is nobody's business; the fields of a value are, and so is how a client is made."""
+    is_handle = what == "class" and not (attrs.has(found) or hasattr(found, "__struct_fields__"))
+    return ("", "") if is_handle and name not in MADE_BY_USERS else None
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-read", link_paths)
+    app.connect("autodoc-process-docstring", tidy_docstring)
+    app.connect("autodoc-process-signature", leave_out_constructors)
     return {"parallel_read_safe": True}

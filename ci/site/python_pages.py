@@ -33,6 +33,8 @@ PAGES = {
 }
 ELSEWHERE = frozenset(("Raw",))  # is msgspec's; `Topic.put_many` says what it is for
 
+INWARD = "do, feed, supply"  # what the methods themselves are made with
+
 
 def python_pages() -> dict[str, str]:
     told = [name for _, names in PAGES.values() for name in names.split()]
@@ -78,8 +80,12 @@ def entry(name: str) -> str:
     what = getattr(topics, name)
     if not isinstance(what, type):
         return f".. autofunction:: topics.{name}\n"
-    members = "" if issubclass(what, BaseException) else "   :members:\n   :inherited-members: object\n"
-    return f".. autoclass:: topics.{name}\n{members}"
+    if issubclass(what, BaseException):
+        return f".. autoclass:: topics.{name}\n"
+    options = [":members:", ":inherited-members: object", f":exclude-members: {INWARD}"]
+    if issubclass(what, topics.Record):  # its fields say themselves what they are
+        options.append(":undoc-members:")
+    return "\n   ".join((f".. autoclass:: topics.{name}", *options)) + "\n"
 
 
 def heading(title: str) -> str:

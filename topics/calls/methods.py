@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import update_wrapper
 from inspect import Parameter, signature
 from types import FunctionType, GenericAlias, NoneType
-from typing import Any, NoReturn, TypeVar, get_args
+from typing import Any, NoReturn, TypeVar, cast, get_args
 
 from topics.kernel.limits import Limits
 
@@ -57,14 +57,14 @@ def described(
         # of a function it is text: "Generator[Call[Any], Any, TopicConfig]"
         gives = kinds[0] if kinds else str(shape.return_annotation).partition(", Any, ")[2].removesuffix("]")
     update_wrapper(method, call, updated=())
+    answer = None if gives is NoneType else gives if stream is None else GenericAlias(stream, (gives,))
     vars(method)["__signature__"] = shape.replace(
-        parameters=[Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *parameters],
-        return_annotation=None
-        if gives is NoneType
-        else gives
-        if stream is None
-        else GenericAlias(stream, (gives,)),
+        parameters=[Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *parameters], return_annotation=answer
     )
+    # What `typing.get_type_hints` reads. Those of the call would say that a generator of steps is returned.
+    cast("FunctionType", method).__annotations__ = {one.name: one.annotation for one in parameters} | {
+        "return": answer
+    }
     return method
 
 

@@ -137,7 +137,7 @@ ROUTERS_REMOVED_MAX: Final = 1000  # that the answer of a topic's deletion names
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """Bounds a deployment may change; defaults are those of http-api 1."""
+    """Bounds a deployment may change, with their defaults (http-api 1)."""
 
     records_per_write: int = 10_000
     record_bytes: int = 1 * MIB
