@@ -106,12 +106,15 @@ def test_names_at_a_server(
 ) -> None:
     """By its URL, from the line or the environment; and by the directory that it owns."""
     names = [f"plain,{name}" for name in expected]
-    monkeypatch.setattr(lookup, "LOOK_S", 10)  # a machine that is busy with other tests
 
-    assert names == complete(line.replace("topics ", f"topics --data {filled.data} ", 1))
-    assert names == complete(line.replace("topics ", f"topics --url {filled.url} ", 1))
+    def told(line: str) -> list[str]:
+        """On a machine that is busy with other tests, a second may be too short."""
+        return next((found for _ in range(5) if (found := complete(line))), [])
+
+    assert names == told(line.replace("topics ", f"topics --data {filled.data} ", 1))
+    assert names == told(line.replace("topics ", f"topics --url {filled.url} ", 1))
     monkeypatch.setenv("TOPICS_URL", filled.url)
-    assert names == complete(line)
+    assert names == told(line)
 
 
 @pytest.mark.parametrize(
@@ -196,16 +199,13 @@ def test_a_url_whose_server_has_ended_is_not_asked(data: pathlib.Path, complete:
             other.accept()
 
 
-def test_a_server_that_does_not_answer_is_not_waited_for(
-    complete: Complete, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A second, however long it would take; what is imported before does not count."""
-    monkeypatch.setattr(lookup, "LOOK_S", 0.2)
+def test_a_server_that_does_not_answer_is_not_waited_for(complete: Complete) -> None:
+    """For a second, however long it would take; what is imported before does not count."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         started = time.monotonic()
 
         assert complete(f"topics --url http://127.0.0.1:{silent.getsockname()[1]} get ") == []
-        assert time.monotonic() - started < 10
+        assert lookup.LOOK_S <= time.monotonic() - started < 10
 
 
 def test_a_closed_standard_error_and_a_broken_variable(
