@@ -275,17 +275,18 @@ def test_bash(environment: dict[str, str], line: str, replies: list[str], spaced
 @pytest.mark.parametrize(
     ("line", "replies"),
     [
-        ("topics get qu", ["quakes", "quick:a"]),
-        ("topics consumer show quakes b", ["billing"]),
-        ("topics create new durability=f", ["durability=fsync"]),
+        ("topics get qu", ["[]", "quakes", "quick:a"]),
+        ("topics consumer show quakes b", ["[]", "billing"]),
+        ("topics create new durability=f", ["[]", "durability=fsync"]),
+        ("topics create new durabil", ["[-S ]", "durability="]),
     ],
 )
 def test_zsh(environment: dict[str, str], line: str, replies: list[str]) -> None:
-    """Its function, with the words as zle hands them over."""
+    """Its function, with the words as zle hands them over. In brackets, what keeps a blank away."""
     words = line.split(" ")
     script = f"""
         compdef() {{ function_=$1 }}
-        compadd() {{ print -l -- ${{(P)@[-1]}} }}
+        compadd() {{ local at=$@[(i)--]; (( at < $# )) && print -lr -- "[${{(j: :)@[4,at-1]}}]" $@[at+1,-1] }}
         eval "$(topics completion zsh)"
         words=({" ".join(map(repr, words))}) CURRENT={len(words)}
         $function_
