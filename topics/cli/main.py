@@ -158,7 +158,7 @@ def _complete(invocation: Invocation) -> int:
     """What may stand at the cursor, for the shell. Whatever goes wrong, it says nothing: somebody is typing."""
     from click.shell_completion import shell_complete
 
-    from topics.cli.completion import bash  # noqa: F401 -- registers itself
+    from topics.cli.completion import shells  # noqa: F401 -- registers them
 
     quieted(sys.stderr)
     with suppress(Exception, SystemExit):

@@ -44,10 +44,11 @@ def test_a_consumer_is_made_moved_shown_and_deleted(at: Call) -> None:
     ]
     assert at("consumer", "ls", "quakes").text.splitlines()[-3].split()[:3] == ["billing", "2", "8"]
 
-    removed = at("consumer", "rm", "quakes", "hour", "search", "none")
-    assert removed.text.splitlines() == [
-        "quakes: hour deleted", "quakes: search deleted", "quakes: none was not there",
-    ]  # fmt: skip
+    refused = at("consumer", "rm", "quakes", "hour", "search", "none")
+    assert (refused.code, refused.out) == (1, b"")  # all are there, or none goes
+    assert "has no consumer 'none'" in refused.err
+    removed = at("consumer", "rm", "quakes", "hour", "search")
+    assert removed.text.splitlines() == ["quakes: hour deleted", "quakes: search deleted"]
     assert at("consumer", "rm", "quakes", "billing", "--json").lines[0]["deleted"] is True
 
 

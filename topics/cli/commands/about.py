@@ -88,7 +88,7 @@ def completion(shell: str) -> None:
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
     from click.shell_completion import get_completion_class
 
-    from topics.cli.completion import bash  # noqa: F401 -- registers itself
+    from topics.cli.completion import shells  # noqa: F401 -- registers them
     from topics.cli.main import cli
 
     found = get_completion_class(shell)

@@ -111,12 +111,15 @@ def commit(invocation: Invocation, topic: str, name: str, seq: int, as_json: boo
 def rm(invocation: Invocation, topic: str, names: tuple[str, ...], as_json: bool) -> None:
     """Delete consumers. What they have read stays, and so does what they have not."""
     with invocation.reading() as store:
-        for name in dict.fromkeys(names):
-            deleted = store.topic(topic).consumer(name).delete()
+        found = [store.topic(topic).consumer(name) for name in dict.fromkeys(names)]
+        for one in found:
+            one.position()  # all are there, or none goes
+        for one in found:
+            deleted = one.delete()
             if as_json:
-                _print_json({"topic": topic, "consumer": name, "deleted": deleted})
+                _print_json({"topic": topic, "consumer": one.name, "deleted": deleted})
             else:
-                click.echo(f"{topic}: {name} {'deleted' if deleted else 'was not there'}")
+                click.echo(f"{topic}: {one.name} deleted")
 
 
 def _tell(state: ConsumerState, what: str, *, as_json: bool) -> None:

@@ -25,8 +25,8 @@ LOOK_S: Final = 1.0
 Ask = Callable[["TopicStore"], Iterable[str]]
 
 
-def names(ctx: click.Context, ask: Ask, *, look_s: float = LOOK_S) -> list[str]:
-    """What `ask` finds in the place that the flags so far, the environment and topics.toml name; at most for `look_s`
+def names(ctx: click.Context, ask: Ask) -> list[str]:
+    """What `ask` finds in the place that the flags so far, the environment and topics.toml name; at most for `LOOK_S`
     seconds, in which nothing has to be imported any more.
     """
     found: list[str] = []
@@ -34,7 +34,7 @@ def names(ctx: click.Context, ask: Ask, *, look_s: float = LOOK_S) -> list[str]:
         opened = _opened(ctx.find_root().obj.settings)
         looking = threading.Thread(target=_look, args=(opened, ask, found), daemon=True)
         looking.start()
-        looking.join(look_s)
+        looking.join(LOOK_S)
     return list(found)
 
 

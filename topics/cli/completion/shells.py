@@ -1,6 +1,7 @@
-"""Bash's side: its words end at `=` and `:`, ours do not.
+"""The shells' side. Behind `NAME=` no blank is set, for a value follows.
 
-So bash hands over the line up to the cursor, and gets of each completion what stands behind the last such sign.
+Bash's words end at `=` and `:`, ours do not: so it hands over the line up to the cursor, and gets of each completion
+what stands behind the last such sign.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar, Final
 
-from click.shell_completion import BashComplete, CompletionItem, add_completion_class
+from click.shell_completion import BashComplete, CompletionItem, ZshComplete, add_completion_class
 from click.shell_completion import split_arg_string as words_of
 
 _SOURCE: Final = """\
@@ -32,6 +33,15 @@ _SOURCE: Final = """\
 
 complete -o nosort -F %(complete_func)s %(prog_name)s
 """
+_ZSH_ADDS: Final = "compadd -U -V unsorted -a completions"
+_ZSH_ADDS_PAIRS: Final = """\
+compadd -U -V unsorted -S '' -- ${(M)completions:#*=}
+        compadd -U -V unsorted -- ${completions:#*=}"""
+
+
+@add_completion_class
+class Zsh(ZshComplete):
+    source_template: ClassVar[str] = ZshComplete.source_template.replace(_ZSH_ADDS, _ZSH_ADDS_PAIRS)
 
 
 @add_completion_class
