@@ -16,6 +16,7 @@ import pytest
 from topics.cli.bench.in_process import InProcess
 from topics.cli.bench.payload import PAYLOAD_BYTES, payloads
 from topics.cli.bench.processes import MissingPeer, found, version_in
+from topics.cli.bench.report import Run, fields_of, print_report
 from topics.cli.bench.rounds import Measured, cell_of, measure
 from topics.cli.bench.systems import Running, System, peers
 from topics.cli.bench.workloads import WORKLOADS, Sample
@@ -101,15 +102,24 @@ def test_a_peer_that_is_installed_does_all_it_can(name, tmp_path):
 
 
 @pytest.mark.rule("O2.11")
-def test_peers_that_are_not_installed_are_said(call, server, monkeypatch):
-    monkeypatch.setattr("topics.cli.bench.processes._PLACES", ())
+def test_peers_that_are_not_installed_are_said(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", "/nowhere")
-    done = call("bench", "--url", server.url, "--vs", "--only", "write", *TINY)
+    names = ["Redis Streams, always", "SQLite, FULL", "beanstalkd, -f 0"]
+    result = measure(
+        [PEERS[name] for name in names], WORKLOADS[:1], rounds=1, seconds=0.005,
+        payloads=payloads(200, seed=1), home=tmp_path, tell=lambda _: None,
+    )  # fmt: skip
+    run = Run(facts={}, rounds=1, seconds=0.005, seed=1, measured=result)
+    print_report(run)
+    said = capsys.readouterr().out
 
-    assert done.code == 0, done.err
-    for program in ("redis-server", "nats-server", "rabbitmq-server", "beanstalkd"):
-        assert f"{program} is not installed" in done.text
-    assert re.search(r"SQLite, FULL +yes +\d", done.text)
+    assert result.missing == {
+        names[0]: "redis-server is not installed",
+        names[2]: "beanstalkd is not installed",
+    }
+    assert fields_of(run)["missing"] == result.missing
+    assert "not measured: beanstalkd, -f 0: beanstalkd is not installed" in said
+    assert re.search(r"SQLite, FULL +yes +\d", said)
 
 
 def test_an_unknown_workload_is_told_with_those_that_there_are(call):
