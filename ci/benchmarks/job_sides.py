@@ -52,7 +52,7 @@ def _expect(side: Connection, count: int) -> None:
     assert found == count, (type(side).__name__, found)
 
 
-class Sockets:
+class Sockets(Connection):
     """A WebSocket of `topics serve`."""
 
     def __init__(self, port: int) -> None:
@@ -77,12 +77,6 @@ class Sockets:
 
     def answer(self) -> int:
         return self._finish()
-
-    def read(self, count: int) -> None:
-        raise NotImplementedError
-
-    def watch(self) -> None:
-        raise NotImplementedError
 
     def fileno(self) -> int:
         return self._socket.socket.fileno()

@@ -71,6 +71,7 @@ def test_the_wheel_has_all_that_a_server_reads_and_shows(wheel, tmp_path):
 
     assert done.stdout.splitlines() == [str(place / "topics" / "__init__.py"), "1"]
     assert (place / "topics" / "sample" / "earthquakes.jsonl").exists()
+    assert (place / "topics" / "cli" / "bench" / "report.html").exists()
 
 
 def test_every_hint_names_the_distribution_that_is_ours():

@@ -3,6 +3,7 @@
 What the operating system, click and rich do stays in this package. A command is imported when it is called, so that
 `topics --help` costs an interpreter and click, and nothing else.
 
+    bench     `topics bench`: topics and others under the same load, by turns
     commands  one module a command group
     completion  what stands behind the cursor, for the shell
     config    flags, environment, topics.toml, defaults

@@ -16,9 +16,11 @@ import pytest
 from topics.cli.bench.in_process import InProcess
 from topics.cli.bench.payload import PAYLOAD_BYTES, payloads
 from topics.cli.bench.processes import MissingPeer, found, version_in
+from topics.cli.bench.report import Run, fields_of, print_report
 from topics.cli.bench.rounds import Measured, cell_of, measure
 from topics.cli.bench.systems import Running, System, peers
 from topics.cli.bench.workloads import WORKLOADS, Sample
+from topics.cli.demo.private_server import PrivateServer
 
 TINY = ("--rounds", "1", "--seconds", "0.01")
 PEERS = {system.name: system for system in peers()}
@@ -86,6 +88,19 @@ def test_a_server_that_runs_is_loaded_in_topics_that_are_removed_afterwards(call
 
 
 @pytest.mark.rule("O2.11")
+def test_a_server_that_asks_for_a_key_is_given_it(call, tmp_path, monkeypatch):
+    keys = str(tmp_path / "keys")
+    key = call("key", "new", "bench", "--api-keys-file", keys).text.strip()
+    with PrivateServer(tmp_path / "data", tmp_path, settings={"api_keys_file": keys}) as own:
+        assert call("bench", "--url", own.url, "--only", "job", *TINY).code == 1
+        monkeypatch.setenv("TOPICS_API_KEY", key)
+        done = call("bench", "--url", own.url, "--only", "job,read", *TINY)
+
+    assert done.code == 0, done.err
+    assert key not in done.text
+
+
+@pytest.mark.rule("O2.11")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if "Rabbit" in name else name for name in PEERS]
 )
@@ -101,15 +116,24 @@ def test_a_peer_that_is_installed_does_all_it_can(name, tmp_path):
 
 
 @pytest.mark.rule("O2.11")
-def test_peers_that_are_not_installed_are_said(call, server, monkeypatch):
-    monkeypatch.setattr("topics.cli.bench.processes._PLACES", ())
+def test_peers_that_are_not_installed_are_said(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", "/nowhere")
-    done = call("bench", "--url", server.url, "--vs", "--only", "write", *TINY)
+    names = ["Redis Streams, always", "SQLite, FULL", "beanstalkd, -f 0"]
+    result = measure(
+        [PEERS[name] for name in names], WORKLOADS[:1], rounds=1, seconds=0.005,
+        payloads=payloads(200, seed=1), home=tmp_path, tell=lambda _: None,
+    )  # fmt: skip
+    run = Run(facts={}, rounds=1, seconds=0.005, seed=1, measured=result)
+    print_report(run)
+    said = capsys.readouterr().out
 
-    assert done.code == 0, done.err
-    for program in ("redis-server", "nats-server", "rabbitmq-server", "beanstalkd"):
-        assert f"{program} is not installed" in done.text
-    assert re.search(r"SQLite, FULL +yes +\d", done.text)
+    assert result.missing == {
+        names[0]: "redis-server is not installed",
+        names[2]: "beanstalkd is not installed",
+    }
+    assert fields_of(run)["missing"] == result.missing
+    assert "not measured: beanstalkd, -f 0: beanstalkd is not installed" in said
+    assert re.search(r"SQLite, FULL +yes +\d", said)
 
 
 def test_an_unknown_workload_is_told_with_those_that_there_are(call):
@@ -117,6 +141,14 @@ def test_an_unknown_workload_is_told_with_those_that_there_are(call):
 
     assert done.code == 2
     assert "there is no workload 'writes'; there are write, write-16" in done.err
+
+
+def test_a_data_directory_is_not_written_to(call, tmp_path):
+    done = call("bench", "--data", str(tmp_path / "data"))
+
+    assert done.code == 2
+    assert "--dir" in done.err
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_page_that_cannot_be_written_is_told_before_anything_is_measured(call, tmp_path):

@@ -17,9 +17,6 @@ class Beanstalkd(Wire):
         self._socket.sendall(b"use %b\r\nwatch %b\r\nignore default\r\n" % (tube.encode(), tube.encode()))
         self._lines(3)
 
-    def read(self, count: int) -> None:
-        raise NotImplementedError("a job of beanstalkd is read by who takes it")
-
     def claim(self, count: int) -> None:
         self._ask(b"reserve-with-timeout 0\r\n" * count, lambda: self._were_reserved(count))
 

@@ -113,7 +113,9 @@ def _systems(invocation: Invocation, *, vs: bool) -> Iterator[Sequence[System]]:
     from topics.cli.bench.systems import at_url, ours, peers
 
     others = peers() if vs else []
-    url = invocation.settings.values["url"].value
+    if "data" in invocation.flags:
+        raise Failed("bench makes its own data: name a disk with --dir, or a server with --url", code=USAGE)
+    url = invocation.flags.get("url")  # by flag alone: nobody loads a server that TOPICS_URL happens to name
     if url is None:
         yield ours() + others
         return
@@ -123,7 +125,7 @@ def _systems(invocation: Invocation, *, vs: bool) -> Iterator[Sequence[System]]:
     with invocation.place.writing() as store:
         key = read_api_key(get["api_key_file"])
         prefix = f"bench-{secrets.token_hex(4)}"
-        yield at_url(store, str(url), cafile=get["cafile"], key=key, prefix=prefix) + others
+        yield at_url(store, url, cafile=get["cafile"], key=key, prefix=prefix) + others
 
 
 @contextmanager

@@ -8,9 +8,10 @@ measured, so the figures would be those of the clients (decision 113).
 from __future__ import annotations
 
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
-from typing import Final, Protocol
+from typing import Final
 
 HOST: Final = "127.0.0.1"
 ANSWER_S: Final = 20.0
@@ -21,41 +22,45 @@ class Unexpected(Exception):
     """An answer that is not what was asked for."""
 
 
-class Connection(Protocol):
-    """A client of one log, queue or stream, that it was made for."""
+class Connection:
+    """A client of one log, queue or stream, that it was made for. What a system does not know, it refuses."""
 
     def put(self, count: int) -> None:
         """So many records in one request, or in as many at once as the system wants for it."""
-        ...
+        raise self._unknown(f"put of {count}")
 
     def read(self, count: int) -> None:
         """The next so many records; from the first one again behind the last."""
-        ...
+        raise self._unknown(f"read of {count}")
 
     def claim(self, count: int) -> None:
         """Take so many jobs, which are this connection's to ack."""
-        ...
+        raise self._unknown(f"claim of {count}")
 
     def ack(self) -> None:
         """The jobs that were claimed last are done."""
-        ...
+        raise self._unknown("ack")
 
     def watch(self) -> None:
         """Wait for the next record that is put; `answer` returns when it is there."""
-        ...
+        raise self._unknown("watch")
 
     def answer(self) -> int:
         """How many records it was about. Raises `Unexpected`."""
-        ...
+        raise self._unknown("answer")
 
     def fileno(self) -> int:
         """Of its socket; -1 of a library, whose calls return when they are done."""
-        ...
+        return -1
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Nothing comes any more."""
+
+    def _unknown(self, what: str) -> Unexpected:
+        return Unexpected(f"{type(self).__name__} knows no {what}")
 
 
-class Wire:
+class Wire(Connection, ABC):
     """A connection to a server, read by lines and by sizes.
 
     `runs` are the requests of `put`, made by `_put_request` of the system once for each count, and taken by turns.
@@ -86,11 +91,13 @@ class Wire:
     def close(self) -> None:
         self._socket.close()
 
+    @abstractmethod
     def _put_request(self, payloads: Sequence[bytes]) -> bytes:
-        raise NotImplementedError
+        """What puts all of them."""
 
+    @abstractmethod
     def _was_put(self, count: int) -> int:
-        raise NotImplementedError
+        """The answer to that."""
 
     def _ask(self, request: bytes, finish: Callable[[], int]) -> None:
         self._finish = finish

@@ -18,13 +18,13 @@ from typing import Any, Final
 import attrs
 
 import topics
-from topics.cli.bench.connection import Unexpected
+from topics.cli.bench.connection import Connection, Unexpected
 from topics.cli.bench.processes import MissingPeer
 
 _LEASE_MS: Final = 60_000
 
 
-class InProcess:
+class InProcess(Connection):
     """`count`: what the last call was about."""
 
     def __init__(self, payloads: Sequence[bytes]) -> None:
@@ -32,29 +32,8 @@ class InProcess:
         self._singles = cycle(payloads)
         self._count = 0
 
-    def put(self, count: int) -> None:
-        raise NotImplementedError
-
-    def read(self, count: int) -> None:
-        raise NotImplementedError
-
-    def claim(self, count: int) -> None:
-        raise NotImplementedError
-
-    def ack(self) -> None:
-        raise NotImplementedError
-
-    def watch(self) -> None:
-        raise NotImplementedError
-
     def answer(self) -> int:
         return self._count
-
-    def fileno(self) -> int:
-        return -1
-
-    def close(self) -> None:
-        pass
 
     def _some(self, count: int) -> Sequence[bytes]:
         return [next(self._singles)] if count == 1 else self._payloads[:count]
@@ -124,12 +103,12 @@ class Sqlite(InProcess):
         super().__init__(payloads)
         self._database = database
         self._insert = f"INSERT INTO {table} (data) VALUES (?)"  # noqa: S608 -- the names are ours
-        self._page = f"SELECT id, data FROM {table} WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608
+        self._page = f"SELECT id, data FROM {table} WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 -- the names are ours
         self._take = (
-            f"UPDATE {table} SET until = ? WHERE id IN "  # noqa: S608
+            f"UPDATE {table} SET until = ? WHERE id IN "  # noqa: S608 -- the names are ours
             f"(SELECT id FROM {table} WHERE until < ? ORDER BY until, id LIMIT ?) RETURNING id, data"
         )
-        self._delete = f"DELETE FROM {table} WHERE id = ?"  # noqa: S608
+        self._delete = f"DELETE FROM {table} WHERE id = ?"  # noqa: S608 -- the names are ours
         self._jobs: list[tuple[object, ...]] = []
         self._next = 0
         database.run(

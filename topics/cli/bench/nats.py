@@ -36,9 +36,6 @@ class Nats(Wire):
             self._set_up("CONSUMER.DURABLE.CREATE", {"stream_name": stream, "config": durable}, "c")
         self._next = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.c".encode()
 
-    def read(self, count: int) -> None:
-        raise NotImplementedError("NATS JetStream reads by consumers")
-
     def claim(self, count: int) -> None:
         # Not `no_wait`: a message that was acked to its producer may not have come to the consumer yet.
         body = json.dumps({"batch": count, "expires": _PULL_NS}).encode()

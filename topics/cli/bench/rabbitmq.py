@@ -55,9 +55,6 @@ class RabbitMQ(Wire):
         self._published += count
         super().put(count)
 
-    def read(self, count: int) -> None:
-        raise NotImplementedError("a message of RabbitMQ is read by who consumes it")
-
     def claim(self, count: int) -> None:
         """What is consumed is sent without being asked for, as far as the prefetch goes."""
         self._consume(prefetch=count)

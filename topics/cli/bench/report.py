@@ -16,8 +16,8 @@ from topics.cli.io.terminal import print_table
 
 _NOTHING: Final = "–"
 _EXPORTED: Final = "export { uPlot as default };"
+_LESS: Final = "\\u003c"  # in JSON; in a script, a "</script>" or a "<!--" of somebody's would be one
 _COLUMNS: Final = 4  # of figures, of which a terminal has room beside the names
-_CLOSING: Final = "</"  # in a script it would end it, were a "script" to follow
 LEGEND: Final = (
     f"Rates: 1000 records of {PAYLOAD_BYTES} B a second; jobs are claimed and acked. Watchers: p50 / p99 from before a "
     "write to its arrival. "
@@ -114,7 +114,7 @@ def page_of(run: Run) -> bytes:
     for place, text in (
         ("/*STYLE*/", (plot / "uPlot.min.css").read_text(encoding="utf-8")),
         ("/*UPLOT*/", script.replace(_EXPORTED, "")),
-        ("/*TOLD*/", told.replace(_CLOSING, "<\\/")),
+        ("/*TOLD*/", told.replace("<", _LESS)),
     ):
         assert page.count(place) == 1
         page = page.replace(place, text)
