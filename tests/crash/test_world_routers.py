@@ -50,7 +50,7 @@ def test_a_run_with_routers_keeps_every_promise(seed):
     world = World(seed, asking=Routers)
     world.run()
 
-    assert world.workload.counts["PutRouter"] > 3
+    assert world.workload.counts["PutRouter"] > 1
 
 
 def test_the_runs_of_the_gate_have_routers_that_are_late():
