@@ -192,9 +192,9 @@ LANES = {
     "static": Lane("static", 60, static_steps, list, side_by_side=True),
     "unit": Lane("unit and models", 360, quick_unit_steps, lambda: unit_steps(*SLOW)),
     "server": Lane(
-        "server", 120, lambda: separate_steps("tests/server"), lambda: separate_steps("tests/server", *SLOW)
+        "server", 80, lambda: separate_steps("tests/server"), lambda: separate_steps("tests/server", *SLOW)
     ),
-    "crash": Lane("crash", 150, lambda: separate_steps("tests/crash"), crash_slow_steps),
+    "crash": Lane("crash", 70, lambda: separate_steps("tests/crash"), crash_slow_steps),
     "worlds": Lane("worlds", 0, list, worlds_slow_steps),
     "bits": Lane("bit flips", 0, list, bits_slow_steps),
     "mutants": Lane("mutants", 0, list, mutants_slow_steps),

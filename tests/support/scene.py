@@ -6,7 +6,7 @@ from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, 
 from topics.engine.moving.moves import begin_move
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
-from topics.kernel.limits import Limits
+from topics.kernel.limits import KIB, Limits
 from topics.log.reads.diff import DiffQuery
 from topics.log.reads.match import parse_match
 from topics.simulation.checkpoint import take_checkpoint
@@ -22,6 +22,8 @@ from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
 
 SMALL = Limits(wal_file_first=2048, wal_file_max=8192, wal_reserve=256)
+# One file holds what a test writes, as with the default limits, which have each opening copy megabytes of zeros.
+USUAL = Limits(wal_file_first=64 * KIB, wal_reserve=16 * KIB)
 
 
 class Scene:
@@ -34,7 +36,7 @@ class Scene:
         self.clock = ManualClock()
         self.entropy = SeededEntropy(seed)
         self.options = StoreOptions(
-            shards=shards, limits=limits or Limits(), checking=True, min_free_bytes=4096, **options
+            shards=shards, limits=limits or USUAL, checking=True, min_free_bytes=4096, **options
         )
         self.opened = None
 
