@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
+import pytest
+
 from topics.pytest_plugin.server import Server
 
 PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
@@ -37,6 +39,7 @@ def unhurried(lines: Iterable[str]) -> list[str]:
     return [line for line in lines if "  synced: " not in line]
 
 
+@pytest.mark.timeout(180)  # some twenty commands, each a process of its own
 def test_what_it_shows_is_what_comes(tmp_path: pathlib.Path) -> None:
     (serve, _), (export, _), *others = steps()
     assert (serve, export) == ("topics serve --data ./data", "export TOPICS_URL=http://localhost:4000")

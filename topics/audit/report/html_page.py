@@ -42,10 +42,10 @@ def page(report: FsckReport) -> bytes:
     by_topic = Counter(one.topic or "–" for one in report.violations)
     checks = results(report)
     by_check = {one.check: one.metric for one in checks if one.metric}
-    seen = f"{report.files:,} segments and log files of {report.bytes:,} bytes"
+    seen = f"Files of segments and log: {report.files:,}, of {report.bytes:,} bytes"
     body = [
         f"<h1>{escape(report.where)}: {verdict}</h1>",
-        f"<p>{seen}, {report.records:,} records in segments.</p>",
+        f"<p>{seen}, with {report.frames:,} frames.</p>",
         _section("Violations by check", bars(by_check, _COLOURS["error"])),
         _section("Violations by topic", bars(dict(by_topic.most_common(BARS_MAX)), _COLOURS["note"])),
         _section("Checks", _checks(checks)),

@@ -278,8 +278,8 @@ def print_report(report: FsckReport) -> None:
         else:
             click.echo(f"{head} {one.check}: {more:,} more in {safe(one.file)}; --json lists them")
     counts = {name: sum(one.severity.value == name for one in report.violations) for name in _COLOURS}
-    looked_at = f"{counted(report.files, 'segment')} and log files, {size(report.bytes)}"
-    seen = f"{looked_at}, {counted(report.records, 'record')} in segments"
+    files = f"{counted(report.files, 'file')} of segments and log"
+    seen = f"{files}, {size(report.bytes)}, {counted(report.frames, 'frame')}"
     found = ", ".join(
         counted(count, name) if name != "undecidable" else f"{count} undecidable"
         for name, count in counts.items()
