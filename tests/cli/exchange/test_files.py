@@ -258,6 +258,21 @@ def test_a_pipe_that_nobody_reads_and_a_device(call: Call, form: str) -> None:
     assert stat.S_ISCHR(pathlib.Path("/dev/null").stat().st_mode)
 
 
+@pytest.mark.parametrize("form", ["--jsonl", "--csv", "--parquet"])
+def test_a_device_that_is_full_and_a_reader_that_goes_away(call: Call, form: str) -> None:
+    """Both are told, with exit code 1: not everything is where it was to go."""
+    call("put", "t", "-", stdin=b"1\n")
+    full = call("export", "t", "/dev/full", form)
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(Failed, match="pipe cannot be written: Broken pipe"), opened("pipe") as sink:
+        os.close(reader)
+        sink.write(b"to nobody")
+
+    assert full.code == 1
+    assert full.err.endswith("FILE: /dev/full cannot be written: No space left on device\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -46,8 +46,20 @@ class GzipSink:
         self._sink.write(self._pack.flush())
 
 
+class FileSink:
+    """A file that is being written; what it refuses is told with its name."""
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self._file = file
+        self._path = path
+
+    def write(self, data: bytes) -> None:
+        with _naming(self._path):
+            self._file.write(data)
+
+
 @contextmanager
-def opened(name: str) -> Iterator[IO[bytes]]:
+def opened(name: str) -> Iterator[Sink]:
     """What `name` means, to be written once. Behind the block a file has its name; an error leaves none.
 
     Raises:
@@ -57,38 +69,43 @@ def opened(name: str) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    path = Path(name)
-    try:
-        path = Path(os.path.realpath(path))  # a link stays one: what it points to is written
+    path = Path(os.path.realpath(name))  # a link stays one: what it points to is written
+    with _naming(path):
         try:
             found = path.stat()
         except FileNotFoundError:
             found = None
-        mode = 0 if found is None else found.st_mode
-        in_place = found is not None and (not stat.S_ISREG(mode) or _DEVICES in path.parents)
-        with _written_to(path, mode) if in_place else _written_beside(path, found) as file:
-            yield file
+    in_place = found is not None and (not stat.S_ISREG(found.st_mode) or _DEVICES in path.parents)
+    with _written_in_place(path) if in_place else _written_beside(path, found) as file:
+        yield FileSink(file, path)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
         raise cannot_write("FILE", path, error) from error
 
 
 @contextmanager
-def _written_to(path: Path, mode: int) -> Iterator[IO[bytes]]:
-    if stat.S_ISDIR(mode):
+def _written_in_place(path: Path) -> Iterator[IO[bytes]]:
+    if path.is_dir():
         raise Failed(f"{path} is a directory; name a file in it, or - for standard output", code=USAGE)
-    if stat.S_ISBLK(mode):
+    if path.is_block_device():
         raise Failed(f"{path} is a disk, which an export would overwrite; name a file", code=USAGE)
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            raise Failed(f"{path} is a pipe that nobody reads: start its reader first") from None
-        raise
+    with _naming(path):
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                raise Failed(f"{path} is a pipe that nobody reads: start its reader first") from None
+            raise
     os.set_blocking(fd, True)
-    with os.fdopen(fd, "wb") as file:
+    with _closed(os.fdopen(fd, "wb")) as file:
         yield file
+        with _naming(path):
+            file.flush()
 
 
 @contextmanager
@@ -96,17 +113,31 @@ def _written_beside(path: Path, found: os.stat_result | None) -> Iterator[IO[byt
     from topics.host.system.folder import sync_names
 
     beside = path.parent / f".topics-export-{secrets.token_hex(8)}"
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    with _naming(path):
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        with os.fdopen(fd, "wb") as file:
-            if found is not None:
-                os.fchmod(fd, stat.S_IMODE(found.st_mode))
+        with _closed(os.fdopen(fd, "wb")) as file:
             yield file
-            file.flush()
-            os.fsync(fd)
-        beside.replace(path)
+            with _naming(path):
+                file.flush()
+                if found is not None:
+                    os.fchmod(fd, stat.S_IMODE(found.st_mode))
+                os.fsync(fd)
+        with _naming(path):
+            beside.replace(path)
     except BaseException:
         with suppress(FileNotFoundError):
             beside.unlink()
         raise
-    sync_names(path.parent)
+    with _naming(path):
+        sync_names(path.parent)
+
+
+@contextmanager
+def _closed(file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """It is closed in the end. What was not written could not be, and that has been told."""
+    try:
+        yield file
+    finally:
+        with suppress(OSError):
+            file.close()
