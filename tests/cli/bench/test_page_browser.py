@@ -44,7 +44,7 @@ def test_the_page_draws_every_workload_and_asks_for_nothing(tmp_path: pathlib.Pa
             page.on("console", lambda message, to=wrong: to.append(message.text))
             page.on("pageerror", lambda error, to=wrong: to.append(str(error)))
             page.goto(file.as_uri())
-            page.wait_for_function(f"document.querySelectorAll('canvas').length === {len(WORKLOADS)}")
+            page.locator("canvas").nth(len(WORKLOADS) - 1).wait_for()
 
             assert asked == [file.as_uri()]
             assert wrong == []

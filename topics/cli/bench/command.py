@@ -32,7 +32,7 @@ PAYLOADS: Final = 200  # different ones
 @click.option(
     "--vs", is_flag=True, help="Beside what else is installed: Redis, NATS, RabbitMQ, beanstalkd, SQLite …"
 )
-@click.option("--only", metavar="NAME,…", help="Some of the workloads, by the names below.")
+@click.option("--only", metavar="NAME,…", help="Some of the workloads, by their names: see above.")
 @click.option(
     "--rounds", type=click.IntRange(1, ROUNDS_MAX), default=3, show_default=True, help="Turns of each."
 )

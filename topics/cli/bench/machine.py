@@ -21,12 +21,11 @@ _BUILD_FLAGS: Final = ("--enable-optimizations", "--with-lto")
 
 def describe(scratch: Path) -> dict[str, str]:
     """Facts by name, in the order they are printed. `scratch`: where the data directories are."""
-    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     packages = ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
         "disk": _disk(scratch),
-        "load before": load,
+        "load before": _load(),
         "python": f"{platform.python_implementation()} {platform.python_version()}, {_build()}",
         "versions": f"topics {topics.__version__}, SQLite {sqlite3.sqlite_version}, {packages}",
     }
@@ -34,6 +33,14 @@ def describe(scratch: Path) -> dict[str, str]:
 
 def is_in_memory(scratch: Path) -> bool:
     return file_system_of(scratch) in IN_MEMORY
+
+
+def _load() -> str:
+    """Of the last minutes, and whether that leaves a core for whoever is measured."""
+    minutes, cores = os.getloadavg(), os.cpu_count() or 1
+    told = ", ".join(f"{each:.1f}" for each in minutes)
+    is_busy = minutes[0] > cores / 2
+    return f"{told}: others are at work, so rates say little, and CPU a record more" if is_busy else told
 
 
 def _version(package: str) -> str:
