@@ -264,27 +264,24 @@ class Hub:
             return
         followers, at, before = None, 0, self._spent
         is_quiet = not self.ready and self.governor.pressure <= COALESCE_ABOVE
-        if before < SLICE and (is_quiet or self._is_next(topic)):
+        priority = None if is_quiet else self._priority_of(topic)
+        if before < SLICE and (priority is None or self.ready.has_next_turn(priority, now_us())):
             followers = self._followers(topic, kinds)
             ends = trio.current_time() + SLICE_S if len(followers) >= LOOK_EVERY else math.inf
             at = self._tell_from(0, followers, topic, news, ends)
-            if not is_quiet:
+            if priority is not None:
                 self.ready.served_at_once(self._spent - before)
                 self.governor.waited(0)
             if self._spent >= SLICE:
                 self._more.unpark_all()
             if at == len(followers):
                 return
-        self._mark(topic, Dirty(kinds, news, followers, at))
+        self._mark(topic, Dirty(kinds, news, followers, at), priority)
 
-    def _is_next(self, topic: str) -> bool:
-        """Its turn would be before that of all who wait."""
-        return self.ready.has_next_turn(self._priority_of(topic), now_us())
-
-    def _mark(self, topic: str, dirty: Dirty) -> None:
-        """From here on it waits for its turn."""
+    def _mark(self, topic: str, dirty: Dirty, priority: int | None = None) -> None:
+        """From here on it waits for its turn. `priority`: if it was asked for."""
         self._dirty[topic] = dirty
-        self.ready.mark(topic, self._priority_of(topic), now_us())
+        self.ready.mark(topic, self._priority_of(topic) if priority is None else priority, now_us())
         self._more.unpark_all()  # it may be due before those that wait
 
     def _tell_slice(self) -> None:
