@@ -64,6 +64,19 @@ class FairnessMachine(RuleBasedStateMachine):
             self.ready.done(topic)
             self.oracle.done(topic)
 
+    @rule(priority=st.one_of(st.sampled_from(EDGES), st.integers(-1000, 1000)), cost=st.integers(0, SLICE))
+    def be_told_at_once(self, priority, cost):
+        """Who would be next anyway does not come in."""
+        self.oracle.look(self.now_us)
+        if not self.ready.has_next_turn(priority, self.now_us):
+            return
+        self.oracle.mark("z", priority, self.now_us)
+        assert self.oracle.whose_turn(self.now_us, 20_000) == "z"
+        self.count("top", max(cost, 1), 0)
+        self.ready.served_at_once(cost)
+        self.oracle.served("z", cost)
+        self.oracle.done("z")
+
     @rule(topic=st.sampled_from(TOPICS))
     def leave(self, topic):
         if topic in self.ready:

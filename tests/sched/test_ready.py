@@ -48,6 +48,25 @@ def test_who_takes_little_has_more_turns_and_who_took_too_much_owes_it():
 
 
 @pytest.mark.rule("S10.6")
+@pytest.mark.invariant("I-13")
+def test_who_would_be_next_is_told_at_once_out_of_the_share_of_its_band():
+    ready = ReadySet()
+    ready.mark("low", 0, 0)
+    assert not ready.has_next_turn(750, 0)  # no round has begun
+    assert drawn(ready, 1) == ["low"]
+    assert not ready.has_next_turn(749, 0)
+    for _ in range(8):
+        assert ready.has_next_turn(750, 0)
+        ready.served_at_once(SLICE)
+
+    assert not ready.has_next_turn(750, 0)
+    ready.mark("top", 750, 0)
+    assert drawn(ready, 1) == ["top"]  # in a new round
+    assert not ready.has_next_turn(750, 0)  # somebody is before it
+    assert drawn(ready, 8) == ["top"] * 7 + ["low"]
+
+
+@pytest.mark.rule("S10.6")
 def test_what_a_round_took_too_much_the_next_one_lacks():
     ready = ReadySet()
     ready.mark("top", 750, 0)

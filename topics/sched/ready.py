@@ -104,6 +104,19 @@ class ReadySet:
         assert self._credit[band] > 0
         self._credit[band] -= max(cost, 1)  # no turn is free, or one band could have all of them
 
+    def has_next_turn(self, priority: int, now_us: int) -> bool:
+        """Whether a topic that came in now would be next for sure: the top band is its, has credit, and nobody waits
+        there.
+        """
+        self._age(now_us)
+        return self._credit[TOP] > 0 and not self._counts[TOP] and band_of(priority) == TOP
+
+    def served_at_once(self, cost: int) -> None:
+        """Such a topic had its turn without coming in, and took so much."""
+        assert 0 <= cost <= SLICE
+        assert self._credit[TOP] > 0
+        self._credit[TOP] -= max(cost, 1)
+
     def done(self, topic: str) -> None:
         """It has nothing more to tell."""
         assert topic in self

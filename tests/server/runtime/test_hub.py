@@ -197,6 +197,45 @@ async def test_who_comes_while_others_wait_is_told_in_turn_and_not_before_them(m
         assert made.order == ["z"]
 
 
+@pytest.mark.rule("S10.5")
+async def test_the_top_band_is_told_at_once_while_others_wait_for_their_turn(mock_clock):
+    async with telling(mock_clock, low=0, other=0, t=800, u=800) as made:
+        made.follow("low", 8 * SLICE)
+        made.follow("other", 1)
+        made.follow("t", 1)
+        made.follow("u", 2 * SLICE)
+        made.tell("low", "t")
+        assert made.counts["t"] == 0  # no round has begun, so nobody has credit
+        while made.counts["low"] < 2 * SLICE:
+            await trio.lowlevel.checkpoint()
+        assert made.counts["t"] == 1
+
+        made.tell("other", "t")
+        assert (made.counts["other"], made.counts["t"]) == (0, 2)
+
+        made.tell("u")
+        assert made.counts["u"] == SLICE - 1  # no more than a slice is told at once, between two turns
+        made.tell("t")
+        assert made.counts["t"] == 2  # it is behind the rest of u
+
+        await made.rest()
+        assert made.counts == {"low": 8 * SLICE, "other": 1, "t": 3, "u": 2 * SLICE}
+
+
+@pytest.mark.rule("S10.6")
+@pytest.mark.invariant("I-13")
+async def test_what_is_told_at_once_is_of_the_share_of_the_top_band(mock_clock):
+    async with telling(mock_clock, low=0, t=800) as made:
+        made.follow("low", 6 * SLICE)
+        made.follow("t", SLICE)
+        made.tell("low")
+        for _ in range(200):
+            made.tell("t")
+            await trio.lowlevel.checkpoint()
+
+        assert made.counts["low"] == 6 * SLICE
+
+
 @pytest.mark.rule("S10.9")
 async def test_the_top_band_waits_for_no_window_of_those_below_it(mock_clock):
     async with telling(mock_clock, z=0, t=800) as made:

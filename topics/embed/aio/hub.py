@@ -5,7 +5,8 @@ the others take it from the news that woke them all.
 
 A long poll waits in its task, once. A follower is told of all news until it leaves; while it waits it is an entry here,
 and nothing else. It is told at once as long as that is little. When it is more, the topic is dirty: a task tells its
-followers in slices, topic by topic as the ready set says, so that whoever else asks has his turn (decision 98).
+followers in slices, topic by topic as the ready set says, so that whoever else asks has his turn (decision 98). What
+would have the next turn in any case does not wait for that task.
 """
 
 from __future__ import annotations
@@ -216,13 +217,14 @@ class Hub:
                 self._slices += 1
                 if self._slices >= BEHIND_SLICES:
                     self.behind.set()
+                self._spent = 0
                 await trio.lowlevel.checkpoint()
             else:
                 self._spent = self._slices = 0
                 due_us = self.ready.first_due_us(self.governor.coalesce_us)
                 with trio.move_on_at(math.inf if due_us is None else (due_us + 1) / 1_000_000):
                     await self._more.park()
-            self._spent = 0
+                self._spent = 0
 
     def judge(self, now_us: int, busy: float) -> None:
         """How much too much it is: to be asked every `SAMPLE_US` from `behind` on, until the governor is at rest."""
@@ -255,26 +257,31 @@ class Hub:
     # Inside.
 
     def _tell_followers(self, topic: str, kinds: News, news: Subscribers) -> None:
-        """At once, if nobody waits and it is little; else, and if some are left, in turn."""
+        """At once, if it is little and nobody's turn is before; else, and if some are left, in turn."""
         dirty = self._dirty.get(topic)
         if dirty is not None:
             dirty.add(kinds, news)
             return
-        followers, at = None, 0
-        if self._spent < SLICE and not self.ready and self.governor.pressure <= COALESCE_ABOVE:
+        followers, at, before = None, 0, self._spent
+        is_quiet = not self.ready and self.governor.pressure <= COALESCE_ABOVE
+        priority = None if is_quiet else self._priority_of(topic)
+        if before < SLICE and (priority is None or self.ready.has_next_turn(priority, now_us())):
             followers = self._followers(topic, kinds)
             ends = trio.current_time() + SLICE_S if len(followers) >= LOOK_EVERY else math.inf
             at = self._tell_from(0, followers, topic, news, ends)
+            if priority is not None:
+                self.ready.served_at_once(self._spent - before)
+                self.governor.waited(0)
             if self._spent >= SLICE:
                 self._more.unpark_all()
             if at == len(followers):
                 return
-        self._mark(topic, Dirty(kinds, news, followers, at))
+        self._mark(topic, Dirty(kinds, news, followers, at), priority)
 
-    def _mark(self, topic: str, dirty: Dirty) -> None:
-        """From here on it waits for its turn."""
+    def _mark(self, topic: str, dirty: Dirty, priority: int | None = None) -> None:
+        """From here on it waits for its turn. `priority`: if it was asked for."""
         self._dirty[topic] = dirty
-        self.ready.mark(topic, self._priority_of(topic), now_us())
+        self.ready.mark(topic, self._priority_of(topic) if priority is None else priority, now_us())
         self._more.unpark_all()  # it may be due before those that wait
 
     def _tell_slice(self) -> None:
@@ -309,15 +316,17 @@ class Hub:
     ) -> int:
         """As many as there is time for, one at least. Whose turn is next."""
         following, strict = self._following.get(topic, _NOBODY), self._strict.get(topic, _NOBODY)
+        spent, self._spent = self._spent, SLICE  # of what comes meanwhile nobody is told at once
         for follower in islice(followers, at, None):
             at += 1
             if follower in following or follower in strict:  # else he has left
                 follower.told(news)
-                self._spent += 1
-                if self._spent % LOOK_EVERY == 0 and trio.current_time() >= ends:
-                    self._spent = SLICE
-                if self._spent >= SLICE:
+                spent += 1
+                if spent % LOOK_EVERY == 0 and trio.current_time() >= ends:
+                    spent = SLICE
+                if spent >= SLICE:
                     break
+        self._spent = spent
         return at
 
 
