@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import pathlib
 import signal
@@ -148,6 +149,20 @@ class TestBeginning:
         code, _, noise = server.end(signal.SIGTERM)
 
         assert (code, noise, server.events) == (0, "", [])
+
+    def test_who_is_shown_its_url_is_answered(self, start, tmp_path):
+        with topics.open(tmp_path / "data") as store:
+            for n in range(50):
+                store.topic(f"t{n}").put_many([{"data": "x" * 1000}] * 100)
+        server = start("--data", tmp_path / "data", "--port", 0)
+        head, url, *_ = (server.child.stdout.readline() for _ in range(4))
+        assert (head.split()[0], url.split()[0]) == ("topics", "URL")
+        address = url.split()[1].removeprefix("http://")
+        connection = http.client.HTTPConnection(address, timeout=20)
+        connection.request("GET", "/v0/ready")
+
+        assert connection.getresponse().status == 200
+        connection.close()
 
     @pytest.mark.rule("H11.5")
     def test_what_the_port_counts_is_in_the_metrics(self, start):

@@ -108,10 +108,16 @@ def serve(
     if target is not None:
         _forget_port(target)
 
+    urls: list[str] = []
+
+    def ready(number: int) -> None:
+        write_port(target, number)
+        _tell(urls[-1], settings, memory=memory)  # not before: who is shown a URL asks there
+
     told = Announcements(
-        listening=lambda url: _tell(url, settings, memory=memory),
+        listening=urls.append,
         storage=lambda _: None,
-        ready=lambda number: write_port(target, number),
+        ready=ready,
         reread=lambda: _reread(invocation, settings),
     )
     if while_stdin:
