@@ -80,7 +80,7 @@ def test_a_group_runs_and_cleans_up(group: str, tmp_path: pathlib.Path) -> None:
     assert all(figure["value"] > 0 or figure["name"] in IDLE for figure in measured)
     assert all(figure["verdict"] == "" for figure in figures)
     assert list(scratch.iterdir()) == []
-    for fact in ("machine:", "python:", "versions:", "file system:"):
+    for fact in ("machine:", "python:", "versions:", "disk:"):
         assert fact in ended.stdout
 
 
