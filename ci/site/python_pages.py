@@ -33,7 +33,7 @@ PAGES = {
 }
 ELSEWHERE = frozenset(("Raw",))  # is msgspec's; `Topic.put_many` says what it is for
 
-INWARD = "do, feed, supply"  # what the methods themselves are made with
+INWARD = "do, feed, supply, job_type"  # what the methods themselves are made with
 
 
 def python_pages() -> dict[str, str]:

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import urllib.request
 import zipfile
@@ -72,6 +73,26 @@ def test_the_wheel_has_all_that_a_server_reads_and_shows(wheel, tmp_path):
     assert done.stdout.splitlines() == [str(place / "topics" / "__init__.py"), "1"]
     assert (place / "topics" / "sample" / "earthquakes.jsonl").exists()
     assert (place / "topics" / "cli" / "bench" / "report.html").exists()
+
+
+def test_the_source_distribution_has_the_pages_and_what_makes_a_site_of_them(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        name = buildapi.build_sdist(str(tmp_path))
+    with tarfile.open(tmp_path / name) as archive:
+        held = {member.partition("/")[2] for member in archive.getnames()}
+    pages = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*") if path.is_file()}
+
+    assert pages <= held
+    assert {
+        "ci/docs",
+        "ci/env",
+        "ci/lock.txt",
+        "ci/site/conf.py",
+        "pyproject.toml",
+        "CONTRIBUTING.md",
+    } <= held
+    assert not {path for path in held if "__pycache__" in path}
 
 
 def test_every_hint_names_the_distribution_that_is_ours():

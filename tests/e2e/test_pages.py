@@ -22,6 +22,7 @@ SAID = {
         ["[1, 2]", "[3]", "[]"],
         ["False", "2", "3", "0", "[('audit', 3), ('billing', 3), ('search', 3)]", "True False"],
     ],
+    "index": [["1 Hualien, Taiwan"]],
     "promise": [["1 6 cap", "[6, 8]", "2 6 2 10"]],
     "schedules": [
         ["tick beat 0", "['beat', 'nightly']", "True"],
