@@ -196,10 +196,11 @@ def test_a_router_is_not_kept_without_the_records_that_it_begins_behind():
 
 
 @pytest.mark.rule("T7.3", "S8.1")
+@pytest.mark.parametrize("shard", [0, 1])
 @pytest.mark.parametrize("of_topic", [False, True])
-def test_the_end_of_a_router_is_not_kept_without_what_it_had_copied(of_topic):
+def test_the_end_of_a_router_is_not_kept_without_what_it_had_copied(of_topic, shard):
     scene, names, base = apart()
-    source, dest, other = names[1], names[2], names[1] + "x"
+    source, dest, other = names[shard], names[2], names[1] + "x"
     scene.run(PutRouter(router="r", source=source, dest=dest))
     scene.clock.advance(20)
     scene.put(source, b"1", sync=True)

@@ -46,6 +46,7 @@ class TopicClaims:
         self.gone: dict[int, Place] = {}
         self.perhaps_gone = perhaps_gone
         self.lost: list[tuple[int, int, str]] = []
+        self.was_dest = False
         self.results: dict[bytes, tuple[Sequence[int], int, Place]] = {}
         self.dedup_ids: dict[bytes, tuple[int, int, Place]] = {}
         self.plain, self.ephemeral = True, False

@@ -252,7 +252,10 @@ class Ledger:
         for topic_id, topic in topics.items():
             claims = self._claims(engine, topic_id)
             claims.note_config(topic.config)
-            if topic.inbound:  # what a source had lost, dest tells of while it runs
+            claims.was_dest = claims.was_dest or bool(topic.inbound)
+            if (
+                claims.was_dest
+            ):  # what a source had lost, dest tells of while it runs; its router may end at once
                 claims.lost = [(first, last, reason) for first, last, reason, _ in topic.index.lost]
 
     def _claims(self, engine: Engine, topic_id: int) -> TopicClaims:

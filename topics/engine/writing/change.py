@@ -188,10 +188,11 @@ def propose_delete_topic(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
             count=topic.index.live_count,
         )
     state.check_writable(0, lane)
-    if not publish_first(state, lane, state.routes.leading_from(lane.topic_id)):
+    routes = state.routes.leading_from(lane.topic_id)
+    if not publish_first(state, lane, routes):
         state.park(lane, ticket)
         return
-    if lane.shard and topic.topic_id in state.catalog.routers.routes_from:
+    if any(route.dest.shard for route in routes):
         now_ms = state.time.push(now_ms)  # later than the last copy, which lies in another log
     entry = enqueue_barrier(state, _TopicDeletion, lane, ticket, [TopicDelete()], now_ms, shard=0)
     entry.catalog = state.catalog
