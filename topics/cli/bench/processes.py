@@ -21,7 +21,8 @@ START_S: Final = 60.0  # RabbitMQ takes ten of them
 SAID: Final = "said.log"  # what a server prints, in its directory
 _STOP_S: Final = 10.0
 _LOOK_S: Final = 0.02
-_PLACES: Final = ("/usr/lib/rabbitmq/bin", "/usr/sbin", "/usr/local/sbin")  # beside PATH
+# None is PATH. The first has RabbitMQ without the wrapper that changes users.
+_PLACES: Final = ("/usr/lib/rabbitmq/bin", None, "/usr/sbin", "/usr/local/sbin")
 
 
 class MissingPeer(Exception):
@@ -54,12 +55,8 @@ def started(
 
 
 def found(program: str) -> str:
-    """Raises `MissingPeer`."""
-    for place in (
-        *_PLACES[:1],
-        None,
-        *_PLACES[1:],
-    ):  # the first has RabbitMQ without the wrapper that changes users
+    """Its path. Raises `MissingPeer`."""
+    for place in _PLACES:
         if path := shutil.which(program, path=place):
             return path
     raise MissingPeer(f"{program} is not installed")
