@@ -110,7 +110,7 @@ def ratios(
 
 
 def rate_figure(figure: Figure, *sides: Sequence[Turn]) -> Figure:
-    """A figure made of rates; void if the generator had no air left when it loaded one of the sides."""
+    """A figure made of rates; void if the generator had no CPU left when it loaded one of the sides."""
     busy = max(statistics.median(turn.busy for turn in turns) for turns in sides)
     return replace(figure, void=f"generator {busy:.0%} busy" if busy > BUSY_MAX else "")
 

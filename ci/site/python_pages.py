@@ -29,6 +29,7 @@ PAGES = {
     "watching": ("Watching", "Watch AsyncWatch WatchedRecord Tombstone CaughtUp TopicDeleted"),
     "producers": ("Producers", "Producer Receipt AsyncProducer AsyncReceipt"),
     "definitions": ("Schedules and routers", "Schedule Router"),
+    "asking": ("Asking a server", "Why WhyRange Pressure"),
     "errors": ("Errors", "TopicsError Rejected CannotOpen Corrupt Fatal Unreachable"),
 }
 ELSEWHERE = frozenset(("Raw",))  # is msgspec's; `Topic.put_many` says what it is for
@@ -38,7 +39,8 @@ INWARD = "do, feed, supply, job_type"  # what the methods themselves are made wi
 
 def python_pages() -> dict[str, str]:
     told = [name for _, names in PAGES.values() for name in names.split()]
-    assert sorted(told) == sorted(set(topics.__all__) - {"__version__"}), set(topics.__all__) ^ set(told)
+    public = set(topics.__all__) - {"__version__"}
+    assert sorted(told) == sorted(public), f"PAGES must have each public name once: {public ^ set(told)}"
     pages = {"python.md": index()}
     for slug, (title, names) in PAGES.items():
         entries = [entry(name) for name in names.split() if name not in ELSEWHERE]

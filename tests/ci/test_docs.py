@@ -10,6 +10,7 @@ import pytest
 from ci.site.__main__ import build, gather
 from ci.site.command_page import command_page, settings_page
 from ci.site.http_page import http_page
+from ci.site.python_pages import python_pages
 from tests.e2e.dashboards import browsing
 
 FETCHED = re.compile(
@@ -109,7 +110,7 @@ def test_what_leads_nowhere_fails(tmp_path: pathlib.Path, pages: dict[str, str],
 
 
 def test_the_reference_has_what_the_code_has() -> None:
-    http, commands, settings = http_page(), command_page(), settings_page()
+    http, commands, settings, python = http_page(), command_page(), settings_page(), python_pages()
 
     assert "\n### POST /v0/topics/{topic}/diff\n" in http
     assert "[TopicConfig](#schema-topicconfig)" in http
@@ -118,3 +119,4 @@ def test_the_reference_has_what_the_code_has() -> None:
     assert "- `--lease TIME`: For how long, as in 30s. Default: as the queue says." in commands
     assert "\n## wal_shards\n" in settings
     assert "Variable `TOPICS_WAL_SHARDS`." in settings
+    assert ".. autoclass:: topics.Why\n" in python["python-asking.rst"]

@@ -23,9 +23,7 @@ def lost_orders(client: Any, name: str) -> None:
 
 @pytest.mark.rule("O2.30", "H11.9")
 @pytest.mark.parametrize("loop", ["", "trio", "asyncio"])
-def test_each_client_asks_why_and_how_much_too_much_it_is(
-    server: PrivateServer, name: str, loop: str
-) -> None:
+def test_each_client_asks_why_and_how_overloaded_it_is(server: PrivateServer, name: str, loop: str) -> None:
     def check(client: Any) -> None:
         lost_orders(client, name)
         one, two = client.why(name, 2), client.why(name, 9)

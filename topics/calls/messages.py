@@ -77,7 +77,7 @@ class PressureSignals:
 
 @attrs.frozen(kw_only=True)
 class Pressure:
-    """How much too much it is for a server, and what it leaves off (docs/operations.md). `pressure`: from 0 to 1;
+    """How overloaded a server is, and what it leaves off (docs/operations.md). `pressure`: from 0 to 1;
     `step`: what is left off, with all steps before it; `bands`: topics that wait to be told, by priority.
     """
 

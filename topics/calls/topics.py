@@ -194,7 +194,7 @@ class Ready(Call[Mapping[str, Any]], frozen=True, eq=False):
 
 
 class Pressure(Call[messages.Pressure], frozen=True, eq=False):
-    """How much too much it is for a server, and what it leaves off because of it. The key needs `admin`, for all names.
+    """How overloaded a server is, and what it leaves off because of it. The key needs `admin`, for all names.
 
     `pressure` goes from 0, where all is told at once, to 1. No record is lost at any.
     """

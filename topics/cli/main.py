@@ -57,7 +57,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "spark": ("commands.spark_jobs", "Validate, report and export by Spark, where one machine is too slow."),
     "key": ("commands.key", "Make, list and revoke the keys that a server asks for."),
     "bench": ("bench.command", "Measure topics under load, and what else is installed beside it."),
-    "pressure": ("commands.serve", "Show how busy a server is, and what it leaves off."),
+    "pressure": ("commands.serve", "Show how overloaded a server is, and what it leaves off."),
     "doctor": ("commands.doctor", "Look whether this machine can hold what topics promises."),
     "simulate": ("commands.simulate", "Run the store in a simulation, and hold every promise against it."),
     "config": ("commands.about", "Show the settings and where each came from."),

@@ -18,7 +18,7 @@ class Event(_Told, frozen=True, kw_only=True, omit_defaults=True):
     put           `first_seq`, `last_seq` of its write, and what its frame has of the rest
                   of a record that came from another topic `source`, `source_seq`, and the `router` if one brought it
     copied        `router` brought a copy of it to `dest`, as `dest_seq`
-    left_out      `router` has passed it over, and there is no copy in `dest`; `reason` `source_trim`: dest tells so
+    left_out      `router` has passed it over: no copy is in `dest`; `reason` `source_trim`: its readers are told so
     again         a later write named it in its place: its `dedup_id` was known; `idempotency_key` of that write
     synced        by now the disk has it: a mark of the log says so
     stored        a checkpoint has it in a segment, synced

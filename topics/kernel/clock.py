@@ -50,13 +50,13 @@ class EngineTime:
             self._high_ms = ts
 
     def may_push(self) -> bool:
-        """Whether time may run further ahead of the clock: a little, and by no more than what passes if it is already,
-        as behind a clock that was set back.
+        """Whether `push` may run time further ahead of the clock: it is less than TIME_AHEAD_MAX_MS ahead; or more, as
+        behind a clock that was set back, and some has passed since the last push.
         """
         return self.behind_ms < TIME_AHEAD_MAX_MS or self.timer_ms > self._pushed_ms
 
     def push(self, ts: int) -> int:
-        """A time that is later than this one, and than which later calls are not earlier."""
+        """Move time on until it is later than `ts`, and return it."""
         if self._high_ms <= ts:
             self._high_ms, self._pushed_ms = ts + 1, self.timer_ms
         return self._high_ms

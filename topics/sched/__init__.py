@@ -3,5 +3,5 @@
 bands     five ranges of priority, and the share of each
 priority  a topic's priority: as configured, or by how lately it was read; and what waiting adds
 ready     topics with news to tell, each once, and whose turn it is
-governor  how much too much it is, from 0 to 1, and what is left off then
+governor  how overloaded the process is, from 0 to 1, and what is left off then
 """

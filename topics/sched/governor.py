@@ -1,4 +1,4 @@
-"""How much too much it is, from 0 to 1, and what is left off then (semantics 10, decision 99).
+"""How overloaded the process is, from 0 to 1, and what is left off then (semantics 10, decision 99).
 
 Three signals: how many topics wait, how long they have waited beyond what they were meant to, and how busy the loop and
 its threads are. A busy loop alone is no pressure: it begins where news waits. What is left off is work, never data.

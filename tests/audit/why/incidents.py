@@ -754,6 +754,18 @@ def not_copied_for_the_filter_left_it_out(s):
     routed(s)
 
 
+@incident("q", 1)
+def lease_ran_out_of_a_job_that_a_router_left_out_meanwhile(s):
+    s.queue(lease_ms=1000)
+    s.create("d")
+    s.run(PutRouter(router="r", source="q", dest="d", filter=parse_match("eu", tag_bytes_max=U64_MAX)))
+    s.put("q", 1, tag=[b"us"])
+    s.claim()
+    s.wait(10)
+    s.put("q", 2, tag=[b"eu"])
+    s.wait(2000)
+
+
 @incident("d", 2)
 def copy_of_what_its_source_has_lost_since(s):
     routed(s, cap_records=1)

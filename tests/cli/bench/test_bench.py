@@ -15,7 +15,7 @@ import pytest
 
 from topics.cli.bench.in_process import InProcess
 from topics.cli.bench.payload import PAYLOAD_BYTES, payloads
-from topics.cli.bench.processes import MissingPeer, found, version_in
+from topics.cli.bench.processes import MissingPeer, found, free_port, started, version_in
 from topics.cli.bench.report import Run, fields_of, print_report
 from topics.cli.bench.rounds import Measured, cell_of, measure
 from topics.cli.bench.systems import Running, System, peers
@@ -216,3 +216,13 @@ def test_a_version_is_read_from_what_a_program_says():
 def test_a_program_that_is_nowhere_is_missing():
     with pytest.raises(MissingPeer, match="no-such-broker is not installed"):
         found("no-such-broker")
+
+
+def test_a_program_that_does_not_start_is_missing_with_its_last_words(tmp_path):
+    """It is told as not measured, and the others are measured all the same."""
+    command = "sh", "-c", "echo no license; exit 3"
+    with (
+        pytest.raises(MissingPeer, match=r"sh ended by itself \(3\): no license"),
+        started(tmp_path, command, port=free_port()),
+    ):
+        pass

@@ -24,7 +24,7 @@ def test_a_server_at_rest_leaves_nothing_off(call: Call, server: PrivateServer) 
     rows = dict(line.split("  ", 1) for line in told.text.splitlines() if line.strip())
     assert {name: value.strip() for name, value in rows.items()} | {"the server is busy": ""} == {
         "pressure": "0.00", "left off": "nothing", "topics that wait to be told": "none",
-        "how long they wait": "0.0 ms", "the server is busy": "", "told nothing until it is less": "0 topics",
+        "how long they wait": "0.0 ms", "the server is busy": "", "held back (priority below 0)": "0 topics",
         "news waits for more": "0.0 ms", "synced writes wait for each other": "0.0 ms",
     }  # fmt: skip
     (told,) = call("pressure", "--url", server.url, "--json").lines

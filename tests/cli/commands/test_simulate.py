@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import Call
 from tests.support.killed import Without
-from topics.cli.commands.simulate import run_seeds
+from topics.cli.commands.simulate import DRAWN_BELOW, run_seeds
 from topics.cli.core.failure import Failed
 from topics.simulation.world import World
 
@@ -29,6 +29,14 @@ def test_people_are_told_what_a_run_went_through(call: Call) -> None:
 
     assert [line.partition(":")[0] for line in told] == ["seed 7", "seed 8"]
     assert all("every promise kept" in line and "starts" in line for line in told)
+
+
+def test_no_seed_is_too_large_to_be_had_again(call: Call) -> None:
+    """Several runs go on to seeds that no run is drawn from, and each tells how to have it again."""
+    many = call("simulate", "--seed", str(DRAWN_BELOW - 1), "--runs", "2", "--rounds", "1", "--json").lines
+    again = call("simulate", "--seed", str(DRAWN_BELOW), "--rounds", "1", "--json").lines
+
+    assert many[1]["trace"] == again[0]["trace"]
 
 
 def test_without_a_seed_one_is_drawn_and_told(call: Call) -> None:

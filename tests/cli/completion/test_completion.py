@@ -208,7 +208,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for(complete: Complete) -> 
         assert lookup.LOOK_S <= time.monotonic() - started < 10
 
 
-def test_a_closed_standard_error_and_a_broken_variable(
+def test_a_variable_that_is_no_setting_says_nothing(
     complete: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOPICS_NONSENSE", "1")

@@ -224,7 +224,7 @@ class _Story:
         return {}
 
 
-_BESIDE = frozenset({"synced", "stored", "again", "copied"})  # they are not of its lease
+_BESIDE = frozenset({"synced", "stored", "again", "copied", "left_out"})  # they are not of its lease
 
 
 def _place(at: At) -> tuple[object, int]:

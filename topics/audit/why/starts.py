@@ -74,7 +74,8 @@ def no_start(name: str, damaged: Sequence[str]) -> Corrupt:
     which = f"{' and '.join(damaged)} cannot be read" if damaged else "none of those in meta/ has it"
     return Corrupt(
         f"topic {name!r}: no snapshot tells how it stood ({which}), and the log in wal/ does not reach back to its"
-        f" creation; topics fsck says what is damaged, and of a backup (topics restore) topics why tells up to then",
+        f" creation: run topics fsck to see what is damaged, or topics why over a backup that is restored (topics"
+        f" restore)",
         topic=name,
         files=list(damaged) or ["meta"],
     )

@@ -132,8 +132,7 @@ class Wire(Connection, ABC):
         return whole[:count]
 
 
-def connected(port: int) -> socket.socket:
-    """To a server of this machine."""
-    made = socket.create_connection((HOST, port), timeout=ANSWER_S)
+def connected(port: int, host: str = HOST) -> socket.socket:
+    made = socket.create_connection((host, port), timeout=ANSWER_S)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return made

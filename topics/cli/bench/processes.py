@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Final
 
 from topics.cli.bench.connection import HOST
-from topics.cli.core.failure import Failed
 
 START_S: Final = 60.0  # RabbitMQ takes ten of them
 SAID: Final = "said.log"  # what a server prints, in its directory
 _STOP_S: Final = 10.0
 _LOOK_S: Final = 0.02
-_PLACES: Final = ("/usr/lib/rabbitmq/bin", "/usr/sbin", "/usr/local/sbin")  # beside PATH
+# None is PATH. The first has RabbitMQ without the wrapper that changes users.
+_PLACES: Final = ("/usr/lib/rabbitmq/bin", None, "/usr/sbin", "/usr/local/sbin")
 
 
 class MissingPeer(Exception):
-    """What is to be installed, to compare with it."""
+    """There is nothing to compare with: it is not installed, or does not start."""
 
 
 @contextmanager
@@ -35,8 +35,7 @@ def started(
     """Its pid, when it accepts. Whatever it started itself ends with it.
 
     Raises:
-        MissingPeer: there is no such program.
-        Failed: it ended by itself, or accepts nothing.
+        MissingPeer: there is no such program, it ended by itself, or accepts nothing.
     """
     path.mkdir(parents=True, exist_ok=True)
     program = found(command[0])
@@ -54,12 +53,8 @@ def started(
 
 
 def found(program: str) -> str:
-    """Raises `MissingPeer`."""
-    for place in (
-        *_PLACES[:1],
-        None,
-        *_PLACES[1:],
-    ):  # the first has RabbitMQ without the wrapper that changes users
+    """Its path. Raises `MissingPeer`."""
+    for place in _PLACES:
         if path := shutil.which(program, path=place):
             return path
     raise MissingPeer(f"{program} is not installed")
@@ -160,7 +155,7 @@ def _wait_until_it_accepts(process: subprocess.Popen[bytes], port: int, name: st
         if ended is not None or time.monotonic() > deadline:
             last = " ".join(said.read_text(encoding="utf-8", errors="replace").split()[-40:])
             what = f"was not ready within {START_S:.0f} s" if ended is None else f"ended by itself ({ended})"
-            raise Failed(f"{name} {what}: {last}")
+            raise MissingPeer(f"{name} {what}: {last}")
         time.sleep(_LOOK_S)
 
 

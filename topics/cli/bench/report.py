@@ -19,10 +19,10 @@ _EXPORTED: Final = "export { uPlot as default };"
 _LESS: Final = "\\u003c"  # in JSON; in a script, a "</script>" or a "<!--" of somebody's would be one
 _COLUMNS: Final = 4  # of figures, of which a terminal has room beside the names
 LEGEND: Final = (
-    f"Rates: 1000 records of {PAYLOAD_BYTES} B a second; jobs are claimed and acked. Watchers: p50 / p99 in µs, from "
-    "before a write to its arrival. "
+    f"Rates: thousands of records a second, of {PAYLOAD_BYTES} B each; jobs are claimed and acked. "
+    "Watchers: p50 / p99 in µs, from before a write to its arrival. "
     "Synced: whether what is acknowledged is on the disk. "
-    f"≥: the load generator had no air left, so the system may do more. {_NOTHING}: it has no such thing, or not here."
+    f"≥: the load generator had no CPU left, so the system may do more. {_NOTHING}: it has no such thing, or not here."
 )
 
 
@@ -50,7 +50,7 @@ def print_report(run: Run) -> None:
         rows = [
             (
                 system.name,
-                system.is_synced,
+                system.synced,
                 *(_shown(measured, system.name, one) for one in workloads),
             )
             for system in measured.systems
@@ -89,7 +89,7 @@ def fields_of(run: Run) -> dict[str, Any]:
             {
                 "name": system.name,
                 "version": measured.versions[system.name],
-                "is_synced": system.is_synced,
+                "synced": system.synced,
                 "cells": {
                     workload.key: attrs.asdict(cell)
                     for workload in measured.workloads

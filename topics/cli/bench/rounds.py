@@ -25,7 +25,7 @@ class Cell:
     """Of one system under one workload: medians over the rounds, and the rates of each.
 
     `quantiles_us`: of all latencies at QUANTILES. `cpu_us`: of the system's process a record, None if nobody knows.
-    `is_bounded`: the generator had no air left, so the system, a process of its own, may do more.
+    `is_bounded`: the generator had no CPU left, so the system, a process of its own, may do more.
     """
 
     rate: float

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sqlite3
 import ssl
 import time
@@ -18,7 +17,7 @@ import attrs
 import topics
 from topics.cli.bench import in_process, processes
 from topics.cli.bench.beanstalkd import Beanstalkd
-from topics.cli.bench.connection import ANSWER_S, HOST, Connection, connected
+from topics.cli.bench.connection import HOST, Connection, connected
 from topics.cli.bench.nats import Nats
 from topics.cli.bench.ours import Topics
 from topics.cli.bench.processes import process_cpu_s, version_in, version_of
@@ -47,30 +46,30 @@ class Running:
 
 @attrs.frozen
 class System:
-    """`is_synced`: whether what it acknowledged is on the disk. `can`: workloads beside single writes and jobs.
-    `is_library`: it lives in this process, as the load generator does.
+    """`synced`: whether what it acknowledged is on the disk, "yes" or "no: " and when it will be. `can`: workloads
+    beside single writes and jobs. `is_library`: it lives in this process, as the load generator does.
     """
 
     name: str
-    is_synced: str
+    synced: str
     start: Callable[[Path, Payloads], AbstractContextManager[Running]]
     can: frozenset[str] = frozenset()
     is_library: bool = False
 
 
-_SOON: Final = "no: each second"
-_LATE: Final = "no: now and then"
+_EACH_SECOND: Final = "no: each second"
+_NOW_AND_THEN: Final = "no: now and then"
 _ALL: Final = frozenset({"batch", "read", "watch", "fan-out"})
-_PAGED: Final = frozenset({"batch", "read"})
-_HANDED: Final = frozenset({"batch", "watch"})
-_CLASSES: Final = (("fsync", "yes"), ("disk", _SOON))
+_READ: Final = frozenset({"batch", "read"})
+_WATCH: Final = frozenset({"batch", "watch"})
+_CLASSES: Final = (("fsync", "yes"), ("disk", _EACH_SECOND))
 
 
 def ours() -> list[System]:
     """With private servers, and in this process."""
     return [
         *(System(f"topics, {one}", told, partial(_private_topics, one), _ALL) for one, told in _CLASSES),
-        *(_library(f"topics embedded, {one}", told, partial(_embedded, one), _PAGED) for one, told in _CLASSES),
+        *(_library(f"topics embedded, {one}", told, partial(_embedded, one), _READ) for one, told in _CLASSES),
     ]  # fmt: skip
 
 
@@ -87,29 +86,29 @@ def peers() -> list[System]:
     """In the order of the page on performance. beanstalkd that syncs each command gains nothing by a batch."""
     libraries = (
         ("persist-queue", "yes", in_process.persist_queue),
-        ("litequeue", _LATE, in_process.litequeue),
+        ("litequeue", _NOW_AND_THEN, in_process.litequeue),
         ("huey", "yes", in_process.huey),
     )
     return [
         System("Redis Streams, always", "yes", partial(_redis, "always"), _ALL),
-        System("Redis Streams, everysec", _SOON, partial(_redis, "everysec"), _ALL),
+        System("Redis Streams, everysec", _EACH_SECOND, partial(_redis, "everysec"), _ALL),
         System("NATS JetStream, file", "no: in minutes", _nats, _ALL - {"read"}),
-        System("RabbitMQ, quorum", "yes", _rabbitmq, _HANDED),
+        System("RabbitMQ, quorum", "yes", _rabbitmq, _WATCH),
         System("beanstalkd, -f 0", "yes", partial(_beanstalkd, "0"), frozenset({"watch"})),
-        System("beanstalkd, -f 1000", _SOON, partial(_beanstalkd, "1000"), _HANDED),
-        _library("SQLite, FULL", "yes", partial(_sqlite, "FULL"), _PAGED),
-        _library("SQLite, NORMAL", _LATE, partial(_sqlite, "NORMAL"), _PAGED),
+        System("beanstalkd, -f 1000", _EACH_SECOND, partial(_beanstalkd, "1000"), _WATCH),
+        _library("SQLite, FULL", "yes", partial(_sqlite, "FULL"), _READ),
+        _library("SQLite, NORMAL", _NOW_AND_THEN, partial(_sqlite, "NORMAL"), _READ),
         *(_library(name, told, partial(_queue, make, name)) for name, told, make in libraries),
     ]
 
 
 def _library(
     name: str,
-    is_synced: str,
+    synced: str,
     start: Callable[[Path, Payloads], AbstractContextManager[Running]],
     can: frozenset[str] = frozenset(),
 ) -> System:
-    return System(name, is_synced, start, can, is_library=True)
+    return System(name, synced, start, can, is_library=True)
 
 
 @contextmanager
@@ -140,8 +139,7 @@ def _running_topics(
     trust = ssl.create_default_context(cafile=cafile) if address.scheme == "https" else None
 
     def connect(name: str) -> Connection:
-        made = socket.create_connection((host, port), timeout=ANSWER_S)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made = connected(port, host)
         if trust is not None:
             made = trust.wrap_socket(made, server_hostname=host)
         return Topics(made, prefix + name, payloads, host=address.netloc, path=address.path, key=key)

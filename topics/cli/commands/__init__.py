@@ -19,7 +19,7 @@ read        `get` and `tail`: records to standard output, tombstones where recor
 router      `router`: what comes into one topic is copied into another
 schedule    `schedule`: records that are appended when their time comes
 serve       `topics serve`: the server in the foreground, until SIGTERM or Ctrl-C drains it; `topics pressure`: how
-            much too much it is for one that runs
+            overloaded a running server is
 simulate    `simulate`: the deterministic simulation, whose every run is repeated by its seed
 spark_jobs  `topics spark`: validate, report and export by Spark, for data that one machine is too slow for
 why         `why`: what became of a record or a job, in words, by the log of a data directory and how its topic stands

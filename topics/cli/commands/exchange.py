@@ -43,10 +43,9 @@ _directory_option = click.option(
 
 def format_options(command: F) -> F:
     """`--jsonl`, `--csv`, `--parquet`."""
-    for form in reversed(FORMATS):
-        command = click.option(f"--{form}", "form", flag_value=form, help="Whatever the file's name says.")(
-            command
-        )
+    for form, title in reversed(FORMATS.items()):
+        help_text = f"{title}, whatever the file's name says."
+        command = click.option(f"--{form}", "form", flag_value=form, help=help_text)(command)
     return command
 
 
@@ -140,7 +139,9 @@ def _print_exported(done: Exported, *, as_json: bool) -> None:
 @format_options
 @_directory_option
 @click.option("--idempotency-key", metavar="KEY", help="The same file with the same key is stored once.")
-@click.option("--from-line", type=click.IntRange(1), default=1, help="Begin at this line, or row of Parquet.")
+@click.option(
+    "--from-line", type=click.IntRange(1), default=1, help="Begin at this line, or this row of Parquet."
+)
 @click.option(
     "--read-position", "read_id", type=click.IntRange(1), metavar="ID",
     help="Of ledgerq: what is below this id is consumed. Default: as the directory says.",

@@ -1,5 +1,5 @@
-"""`topics serve`: the server in the foreground, until SIGTERM or Ctrl-C drains it; `topics pressure`: how much too much
-it is for one that runs.
+"""`topics serve`: the server in the foreground, until SIGTERM or Ctrl-C drains it; `topics pressure`: how overloaded a
+running server is.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def write_port(target: Path | None, port: int) -> None:
 @common_options
 @pass_invocation
 def pressure(invocation: Invocation, as_json: bool) -> None:
-    """Show how much too much it is for a server, and what it leaves off.
+    """Show how overloaded a server is, and what it leaves off.
 
     From 0, where all is told at once, to 1. No record is lost at any pressure. The server is the one that is named by
     --url, or that serves the data directory; its key, if it asks for one, needs `admin` and no prefixes.
@@ -216,7 +216,7 @@ def _rows(found: Pressure) -> list[tuple[str, str]]:
         ("topics that wait to be told", waiting or "none"),
         ("how long they wait", f"{found.signals.scheduling_latency_ms:.1f} ms"),
         ("the server is busy", f"{found.signals.busy:.0%} of the time"),
-        ("told nothing until it is less", counted(found.held_topics, "topic")),
+        ("held back (priority below 0)", counted(found.held_topics, "topic")),
         ("news waits for more", f"{found.coalesce_ms:.1f} ms"),
         ("synced writes wait for each other", f"{found.commit_ms:.1f} ms"),
     ]

@@ -1,4 +1,5 @@
-"""Completion for the shell: what stands there is asked for, silently and in bounded time (decision 112).
+"""Completion for the shell: names of what is there, looked up within a second and without a word of errors (decision
+112).
 
 lookup  the names that are there, from a server or from the files of a directory
 shells  what bash and zsh are given: their words end elsewhere than ours, and behind `NAME=` a value follows

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from topics.calls.page import Page, Record
     from topics.log.floors import Gap
 
-FORMATS: Final = ("jsonl", "csv", "parquet")
+FORMATS: Final = {"jsonl": "JSON lines", "csv": "CSV", "parquet": "Parquet"}
 GZIP: Final = ".gz"
 _BY_SUFFIX: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 

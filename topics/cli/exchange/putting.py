@@ -94,7 +94,7 @@ class Putting:
         self.gently = gently
         self.batch_max = min(rules.batch, store.limits.records_per_write)
         self.stored = self.duplicates = self.bytes = self.batches = 0
-        self.is_created = self.is_deduped = False
+        self.is_created = False
         self.hint = ""  # where the first line is not JSON
         self.first_seq: int | None = None
         self.last: Appended | None = None
@@ -176,7 +176,6 @@ class Putting:
             )
         self.batches += 1
         self.is_created = self.is_created or reply.created
-        self.is_deduped = self.is_deduped or reply.deduped
         self.last = reply
         if not reply.deduped:
             self.stored += len(batch)

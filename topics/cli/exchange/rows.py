@@ -7,7 +7,6 @@ has a payload as JSON text in one cell, or as base64 where `content_type` says t
 from __future__ import annotations
 
 import base64
-import binascii
 import csv
 import io
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ import msgspec
 
 from topics.cli.exchange.putting import PlacedRecord
 from topics.cli.io.lines import json_line
+from topics.cli.io.quantities import counted
 from topics.cli.io.source import BadLine, InputSource
 
 if TYPE_CHECKING:
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from topics.cli.exchange.outlet import Sink
 
 COLUMNS: Final = ("seq", "ts", "node", "tag", "key", "content_type", "meta", "data")
-_ROOM: Final = (
-    2  # a line may have twice a payload's bytes: quotes are doubled, base64 is longer, names come along
-)
-_DEAL: Final = (
+# A line may have twice a payload's bytes: quotes are doubled, base64 is longer, names come along.
+_LINE_FACTOR: Final = 2
+_HINT: Final = (
     "export writes records with seq, ts and data; for bare values, text or other tables: topics put"
 )
 
@@ -98,17 +97,17 @@ _meta: Final = msgspec.json.Decoder(dict[str, str]).decode
 
 def json_records(source: InputSource, *, line_max: int) -> Iterator[PlacedRecord]:
     """Raises `BadLine`: what is no record. Whether a payload is sound is the store's to say."""
-    for number, text in source.lines(line_max=_ROOM * line_max):
+    for number, text in source.lines(line_max=_LINE_FACTOR * line_max):
         if not text.strip():
             continue
         try:
             found = _line(text)
             data: Any = found.data
             if found.content_type:
-                data = base64.b64decode(_bytes(data).encoded, validate=True)
+                data = _from_base64(number, _bytes(data).encoded)
         except msgspec.ValidationError as error:
-            raise BadLine(number, f"is no record of an export: {error} ({_DEAL})") from None
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, binascii.Error) as error:
+            raise BadLine(number, f"is no record of an export: {error} ({_HINT})") from None
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise BadLine(number, f"is not JSON: {error}") from None
         fields = {
             "node": found.node, "tag": found.tag, "key": found.key, "content_type": found.content_type,
@@ -119,8 +118,8 @@ def json_records(source: InputSource, *, line_max: int) -> Iterator[PlacedRecord
 
 def csv_records(source: InputSource, *, line_max: int) -> Iterator[PlacedRecord]:
     """Raises `BadLine`: what is no record."""
-    csv.field_size_limit(_ROOM * line_max)
-    lines = source.lines(line_max=_ROOM * line_max, with_ends=True)
+    csv.field_size_limit(_LINE_FACTOR * line_max)
+    lines = source.lines(line_max=_LINE_FACTOR * line_max, with_ends=True)
     reader = csv.reader((_decoded(number, line) for number, line in lines), strict=True)
     head: list[str] | None = None
     start = 1
@@ -130,7 +129,7 @@ def csv_records(source: InputSource, *, line_max: int) -> Iterator[PlacedRecord]
                 head = _head(start, row)
             elif row and head is not None:
                 if len(row) != len(head):
-                    raise BadLine(start, f"has {len(row)} fields, the header {len(head)}")
+                    raise BadLine(start, f"has {counted(len(row), 'field')}, the header {len(head)}")
                 yield start, sum(map(len, row)), _record(start, dict(zip(head, row, strict=True)))
             start = reader.line_num + 1
     except csv.Error as error:
@@ -139,21 +138,28 @@ def csv_records(source: InputSource, *, line_max: int) -> Iterator[PlacedRecord]
 
 def _head(line: int, row: list[str]) -> list[str]:
     if "data" not in row or len(set(row)) != len(row) or not set(COLUMNS).issuperset(row):
-        raise BadLine(line, f"is no header of an export, which has {', '.join(COLUMNS)} ({_DEAL})")
+        raise BadLine(line, f"is no header of an export, which has {', '.join(COLUMNS)} ({_HINT})")
     return row
 
 
 def _record(line: int, cells: dict[str, str]) -> Any:
-    data: Any = msgspec.Raw(cells["data"].encode())
     fields: dict[str, Any] = {name: cells.get(name) for name in ("node", "tag", "key", "content_type")}
+    text = cells["data"]
+    data = _from_base64(line, text) if fields["content_type"] else msgspec.Raw(text.encode())
     try:
-        if fields["content_type"]:
-            data = base64.b64decode(cells["data"], validate=True)
         if cells.get("meta"):
             fields["meta"] = _meta(cells["meta"])
-    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise BadLine(line, f"has a cell that cannot be read: {error}") from None
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise BadLine(line, f"has a meta that is no object of strings: {error}") from None
     return as_put(data, fields)
+
+
+def _from_base64(line: int, text: str) -> bytes:
+    """A payload that `content_type` says is bytes."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:  # binascii's own, or what is not ASCII
+        raise BadLine(line, f"has a content type, and data that is not base64: {error}") from None
 
 
 def _decoded(number: int, line: bytes) -> str:

@@ -24,7 +24,7 @@ _WHY = {
     "crash": "lost with the machine's power",
     "corrupt": "damaged, and repaired away",
     "restart": "ephemeral, and the process restarted",
-    "source_trim": "lost before they were forwarded",
+    "source_trim": "lost in the router's source, or longer than this topic's max_record_bytes",
     "recreated": "the position is not of this topic as it is now, so it is read from its beginning",
 }
 

@@ -227,7 +227,7 @@ class Hub:
                 self._spent = 0
 
     def judge(self, now_us: int, busy: float) -> None:
-        """How much too much it is: to be asked every `SAMPLE_US` from `behind` on, until the governor is at rest."""
+        """Judge how overloaded the process is: every `SAMPLE_US` from `behind` on, until the governor is at rest."""
         ready, governor = self.ready, self.governor
         due_us = ready.first_due_us(governor.coalesce_us)
         late_us = 0 if due_us is None else max(now_us - due_us, 0)

@@ -245,8 +245,8 @@ class Pushing:
     """A watcher whose steps are pushed: what is at hand by whoever tells of it, the rest by a task that is there while
     there is any (decision 118).
 
-    `start`: begins such a task. `push`: returns when messages are on their way; `push_nowait`: calls what makes them if
-    they can be on their way at once. `room` holds them until then.
+    `start`: begins such a task. `push`: returns when messages are on their way; `push_nowait`: if
+    messages can be on their way at once, calls what makes them. `room` holds them until then.
     """
 
     def __init__(

@@ -67,8 +67,8 @@ class Session(Protocol):
         ...
 
     def push_nowait(self, make: Callable[[], Sequence[bytes]]) -> bool:
-        """As `push`, of the messages that this makes, if nothing is to be sent before them. Else it is not called, and
-        False.
+        """Push the messages that `make` makes, if nothing is to be sent before them. If something is, `make` is not
+        called, and this is False.
         """
         ...
 

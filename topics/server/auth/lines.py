@@ -22,7 +22,6 @@ import attrs
 from topics.kernel.limits import API_KEY_CHARS_MAX, API_KEYS_MAX
 from topics.server.auth.scopes import ALL_SCOPES, Scope, Scopes
 
-VARIABLE: Final = "TOPICS_API_KEYS"
 ANY_NAME: Final = ("",)  # every name begins so
 NAME_CHARS_MAX: Final = 128
 _DIGEST: Final = "sha256"

@@ -53,7 +53,7 @@ _GAUGES: Final = (
     ("connections", "Open connections", "port.open"),
     ("commands_in_flight", "Commands proposed and not yet answered", "in_flight"),
     ("waiting_readers", "Long polls that wait for news", "waiting_readers"),
-    ("pressure", "How much too much it is, 0 to 1: at 0 all watchers are told at once", "pressure"),
+    ("pressure", "How overloaded the server is, 0 to 1: at 0 all watchers are told at once", "pressure"),
     ("held_topics", "Topics below priority 0 whose watchers are not told while pressure is high", "held_topics"),
     ("streams", "Streams of events and WebSockets that are open", "traffic.streams"),
     ("watch_sessions", "Watches that have a stream or may get one", "traffic.watch_sessions"),

@@ -5,7 +5,7 @@ consumers  positions that the server keeps for those who read
 job_ops  the jobs of a queue over a WebSocket; with jobs that are pushed
 jobs     the jobs of a queue: claim, ack, nack, extend, peek, pause, resume, purge
 keys     whom the server lets in, what each may and does now
-pressure  how much too much it is, and what is left off because of it
+pressure  how overloaded the server is, and what is left off because of it
 reads    a page of records, waited for if asked
 records  records written and deleted
 routers    what comes into one topic is copied into another: put, look, list, delete

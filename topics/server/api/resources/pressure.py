@@ -1,4 +1,4 @@
-"""How much too much it is, and what is left off because of it (http-api 11, semantics 10)."""
+"""How overloaded the server is, and what is left off because of it (http-api 11, semantics 10)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
 ROUTES: Final = (
     Route(
         name="pressure", method=b"GET", path="/v0/admin/pressure", handler=pressure, scope="admin",
-        names=Names.SERVER, tag="operations", summary="How much too much it is, and what is left off",
+        names=Names.SERVER, tag="operations", summary="How overloaded the server is, and what is left off",
         text="What is left off is work and eagerness, never data: every record can be read at any pressure.",
         answers={200: ("Now", "Pressure")},
     ),
