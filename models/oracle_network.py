@@ -99,6 +99,9 @@ class Network:
         while router.cursor < len(source.log):
             seq = router.cursor + 1
             end = source.log[seq - 1].end
+            if seq >= source.floor and end == "trimmed" and self._is_on_cycle(router):
+                router.cursor = seq  # else it would go round for ever
+                continue
             if seq < source.floor or end == "trimmed" or (end == "crash" and dest.shard != source.shard):
                 dest.log.append(Record(end="trimmed"))
                 router.cursor = seq

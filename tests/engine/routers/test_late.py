@@ -509,3 +509,49 @@ def test_time_runs_ahead_of_the_clock_by_little_and_what_is_late_waits_for_it():
         driver.bring_over(ms=2)
     assert driver.datas("b")[-1] == b"60"
     same_after_replay(driver)
+
+
+@pytest.mark.rule("S8.21")
+@pytest.mark.parametrize("length", [2, 3])
+def test_on_a_cycle_a_loss_is_told_in_the_next_topic_and_no_further(length):
+    names = ["a", "b", "c"][:length]
+    driver = routing(
+        of_dest={"cap_records": 2, "discard": "reject"}, of_source={"cap_records": 6, "discard": "old"}
+    )
+    driver.append(1, 2, topic="a")
+    driver.append(3, 4, 5, 6, topic="a")
+    driver.bring_over()
+    driver.clock.advance(1)
+    driver.append(*range(7, 12), topic="a")  # evicts some that "b" has no room for
+    driver.put("b", cap_records=0)
+    for source, dest in zip(names[1:], [*names[2:], "a"], strict=True):
+        driver.route(source, dest, allow_cycle=True)
+    for _ in range(50):
+        driver.run()
+        if (order := driver.engine.forwards.take()) is not None:
+            driver.carry_out(order)
+        driver.clock.advance(1000)
+        driver.engine.tick()
+
+    assert driver.engine.forwards.take() is None
+    assert lost_in(driver) == [(3, 5, "source_trim")]
+    assert [
+        one for name in names if name != "b" for one in lost_in(driver, name) if one[2] == "source_trim"
+    ] == []
+    same_after_replay(driver)
+
+
+def test_on_a_chain_a_loss_is_told_in_every_topic():
+    driver = routing(
+        of_dest={"cap_records": 2, "discard": "reject"}, of_source={"cap_records": 6, "discard": "old"}
+    )
+    driver.append(1, 2, topic="a")
+    driver.append(3, 4, 5, 6, topic="a")
+    driver.bring_over()
+    driver.append(*range(7, 12), topic="a")
+    driver.put("b", cap_records=0)
+    driver.route("b", "c")
+    driver.wait(60_000)
+
+    assert [one[2] for one in lost_in(driver, "c")] == ["source_trim"]
+    same_after_replay(driver)

@@ -11,7 +11,8 @@ and it goes there in a later millisecond than it came here, for a restore must n
 
 A range that the source's floor has passed is lost, whatever it held: nobody knows. One that a crash took is passed over
 where dest is in the same shard, for the same crash has taken the copies and dest tells of it; in another shard nothing
-was copied, so it is lost there as well. A record that is damaged, or longer than dest takes, is lost, too.
+was copied, so it is lost there as well. A record that is damaged, or longer than dest takes, is lost, too. A loss is
+passed on as records are, but on a cycle it goes no further than the next topic.
 """
 
 from __future__ import annotations
@@ -194,13 +195,22 @@ def _give_order(state: EngineState, route: Route) -> None:
         route.order = _order(state, route, topic.evict_floor - 1, lost=topic.evict_floor - first)
     elif lost is not None:
         last = min(lost.last, head_seq)
-        is_told = lost.reason == Reason.CRASH.value and route.dest.shard == source.shard
-        route.order = _order(state, route, last, lost=0 if is_told else last + 1 - first)
+        told = _is_told(state, route, lost.reason)
+        route.order = _order(state, route, last, lost=0 if told else last + 1 - first)
     else:
         behind = topic.index.lost.next_from(first)
         last = head_seq if behind is None else min(head_seq, behind.first - 1)
         route.order = _order(state, route, *_wanted(state, route, last))
     state.forward_orders.append(route.order)
+
+
+def _is_told(state: EngineState, route: Route, reason: str) -> bool:
+    """Whether a loss of the source needs no word in dest: a crash has taken the copies as well, and says so there; or
+    it came to the source by a router, and on a cycle it would go round for ever.
+    """
+    if reason == Reason.SOURCE_TRIM.value:
+        return state.routes.is_cyclic(route)
+    return reason == Reason.CRASH.value and route.dest.shard == route.source.shard
 
 
 def _order(
