@@ -13,7 +13,9 @@ import msgspec
 import pytest
 
 import topics
+from topics.calls.messages import PressureSignals
 from topics.client import Trouble
+from topics.codec.why import Event, LogTold, Part, Standing
 from topics.embed.lock import Reentered
 from topics.engine.recovery.recover import CutReport, DamageReport
 from topics.host.checkpoint.blocked_topics import CheckpointIncomplete
@@ -31,6 +33,7 @@ HANDLES: Final = (
     "AsyncStore", "Queue", "AsyncQueue", "Job", "AsyncJob", "Worker", "AsyncWorker", "Watch",
     "AsyncWatch", "Consumer", "AsyncConsumer",
 )  # fmt: skip
+LOOKED_AT: Final = LogTold(folded_from="creation", since_ts=None, is_whole=True, bytes_read=9, bytes_left=0)
 NEITHER: Final = ("open", "open_trio", "__version__")
 WAYS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "pickle": lambda value: pickle.loads(pickle.dumps(value)),
@@ -74,6 +77,12 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
         "JobsSettled": [queue.ack([job, 9])],
         "Limits": [topics.Limits(record_bytes=10)],
         "Page": [page],
+        "Pressure": [
+            topics.Pressure(
+                pressure=0.5, step="none", signals=PressureSignals(ready_topics=1, scheduling_latency_ms=0.1, busy=0.2),
+                bands={"high": 1}, held_topics=0, coalesce_ms=0.0, commit_ms=0.0,
+            )
+        ],
         "Patience": [topics.Patience(reach_ms=1)],
         "PeekedJob": queue.peek("delayed"),
         "QueueState": [queue.state().queue],
@@ -96,6 +105,18 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
         "TopicSummary": [*store.list()],
         "TopicsError": [noted(TopicsError("anything", more=[1]))],
         "WatchedRecord": [watched],
+        "Why": [
+            topics.Why(
+                topic="t", type="log", epoch=1, durability="disk", seq=1, head_seq=2, now=Standing(state="live"),
+                events=[Event(ts=1, event="put", first_seq=1, last_seq=2)], log=LOOKED_AT,
+            )
+        ],
+        "WhyRange": [
+            topics.WhyRange(
+                topic="t", type="log", epoch=1, from_seq=0, to_seq=1, head_seq=2, log=LOOKED_AT,
+                parts=[Part(first=1, last=1, as_="lost", state="lost", reason="cap")],
+            )
+        ],
         "Unreachable": [topics.Unreachable(Trouble.LOST, "http://x", "lost", sent=True, idempotency_key="k")],
     }  # fmt: skip
 

@@ -145,7 +145,7 @@ def test_the_command_stores_a_file_once(tmp_path: pathlib.Path) -> None:
 def test_a_backup_is_written_restored_and_looked_at(
     topics_client: topics.Client, topics_server: Server, tmp_path: pathlib.Path
 ) -> None:
-    topics_client.create("orders").put_many([{"data": n} for n in range(5)])
+    topics_client.create("orders", durability="fsync").put_many([{"data": n} for n in range(5)])
     nightly, behind, rehearsal = blocks("backup", "sh")
     place = tmp_path / "backups"
     place.mkdir()
