@@ -45,7 +45,7 @@ def answers(server: PrivateServer) -> Counter[str]:
     """How many answers each route has given."""
     asked = urllib.request.Request(f"{server.url}/v0/metrics", headers={"accept": "application/json"})
     with urllib.request.urlopen(asked, timeout=10) as answer:
-        families = json.load(answer)
+        families = json.load(answer)["metrics"]
     found: Counter[str] = Counter()
     for family in families:
         for sample in family["samples"]:
