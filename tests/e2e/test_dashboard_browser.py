@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.rule("O4.6"), pytest.mark.timeout(18
 
 VIEWS = (
     "#/", "#/topics/quakes/live", "#/topics/quakes/records", "#/topics/quakes/consumers", "#/topics/quakes/config",
-    "#/topics/quakes/delete", "#/topics/mails/jobs", "#/queues", "#/consumers", "#/schedules", "#/routers",
-    "#/keys", "#/node",
+    "#/topics/quakes/delete", "#/topics/quakes/why/5", "#/topics/mails/why/1", "#/topics/mails/jobs",
+    "#/queues", "#/consumers", "#/schedules", "#/routers", "#/keys", "#/node",
 )  # fmt: skip
 HOSTILE = (
     "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "</td></tr></table><h1>owned</h1>", "${alert(1)}",
@@ -196,6 +196,44 @@ def test_the_reader_jumps_by_seq_time_and_tag_and_accounts_for_all(
         expect(seqs.first).to_have_text("260")
 
 
+@pytest.mark.rule("O4.8")
+def test_it_tells_why_a_record_is_gone_a_job_was_given_up_and_what_a_reader_has_not_got(
+    browser: Browser, url: str
+) -> None:
+    with looking(browser, url, "#/topics/quakes/why", expected="400") as page:
+        events = page.get_by_role("region", name="What happened to it").locator("tbody tr")
+        page.get_by_label("Seq", exact=True).fill("5")
+        page.keyboard.press("Enter")
+        until(page, "1 to 259 lost: cap")
+        expect(events.filter(has_text="evicted")).to_contain_text("reason cap, first seq 301, last seq 400")
+        assert page.url.endswith("#/topics/quakes/why/5")
+        page.get_by_label("Seq", exact=True).fill("205")
+        page.get_by_role("button", name="What became of it?").click()
+        expect(events.filter(has_text="deleted")).to_contain_text("before_seq 260")
+        page.get_by_label("Seq", exact=True).fill("501")
+        page.keyboard.press("Enter")
+        until(page, "It was never put")
+
+        parts = page.get_by_role("region", name="Seqs by what a reader is told").locator("tbody tr")
+        page.get_by_label("A reader at").fill("480")
+        page.get_by_label("Tag", exact=True).fill("e*")
+        page.get_by_role("button", name="What has he not got?").click()
+        until(page, "Above 480 up to 500.")
+        expect(parts).to_have_count(20)
+        expect(parts.first).to_contain_text("481filtered")
+        page.get_by_label("A reader at").fill("0")
+        page.get_by_label("Tag", exact=True).fill("")
+        page.keyboard.press("Enter")
+        until(page, "A read from there begins with a tombstone up to 259: cap.")
+        expect(parts.first).to_contain_text("1 to 200lost")
+
+        go(page, "#/topics/mails/why/1")
+        expect(events.filter(has_text="given up")).to_contain_text("no such <b>host</b>")
+        assert page.locator("main b").count() == 0
+        go(page, "#/topics/mails/why/-3")
+        until(page, "400 invalid_request")
+
+
 @pytest.mark.rule("O4.3")
 def test_the_config_is_changed_field_by_field_and_a_refusal_names_its_field(
     browser: Browser, url: str, client: topics.Client
@@ -267,6 +305,7 @@ def test_a_queue_shows_who_holds_what_and_its_dead_letters_go_back(
         until(page, "17 ready, 2 in flight, 1 delayed.")
         held = page.get_by_role("region", name="In flight").locator("tbody tr")
         expect(held).to_have_count(2)
+        expect(page.get_by_role("figure", name="Jobs").get_by_role("row").last).to_have_text("given up since:0")
         expect(held.first).to_contain_text("worker-1")
         expect(page.get_by_role("region", name="Dead letters, the latest")).to_contain_text(
             "no such <b>host</b>"

@@ -54,6 +54,7 @@ async def test_every_metric_that_alerts_and_dashboard_name_is_one_of_ours():
         await ask(site, "POST", "/v0/topics/q", {"records": [{"data": 1}]})
         await ask(site, "PUT", "/v0/topics/a", {})
         await ask(site, "PUT", "/v0/topics/a/consumers/c", {})
+        await ask(site, "PUT", "/v0/routers/r", {"source": "a", "dest": "b"})
         await ask(site, "POST", "/v0/topics/a/diff", {"from_seq": 0, "epoch": 99})
         names = {key[0] for key in await scrape(site)}
     asked = [rule["expr"] for rule in RULES] + [
@@ -64,6 +65,7 @@ async def test_every_metric_that_alerts_and_dashboard_name_is_one_of_ours():
 
     assert len(named) > 30
     assert named <= names
+    assert {"topics_router_lag", "topics_router_forwarded_total", "topics_pressure"} <= named
 
 
 def test_each_alert_says_how_bad_it_is_and_what_to_do():

@@ -784,7 +784,7 @@ async def test_who_takes_nothing_for_long_is_cut_and_may_come_back(mock_clock):
         await here.gone(gone, back, again)
 
 
-@pytest.mark.rule("H11.4")
+@pytest.mark.rule("H11.4", "H11.15")
 async def test_watches_are_counted(mock_clock, kind):
     async with place(kind) as here:
         await here.make()

@@ -7,6 +7,7 @@ answer, and each of them must be there exactly once. A follower reads along from
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from topics.cli.demo.private_server import PrivateServer
     from topics.cli.demo.story import Story
 
-WAIT_MS: Final = 500
 LIFE_S: Final = 3.0  # a slow disk gets no further than this before the kill
 AFTERWARDS: Final = 60  # writes that the last life answers, so that it is seen to live
 CAUGHT_UP_S: Final = 30.0
@@ -40,7 +40,7 @@ def client_of(server: PrivateServer, pace: Pace | None = None) -> topics.Client:
 
 
 class Tail:
-    """A thread that follows a topic from its beginning, and keeps what it was given."""
+    """A thread that follows a topic from its beginning by server-sent events, and keeps what it was given."""
 
     def __init__(self, server: PrivateServer, name: str) -> None:
         self.seqs: list[int] = []
@@ -48,19 +48,21 @@ class Tail:
         self.gaps = 0
         self.error: Exception | None = None
         self._client = client_of(server)
+        self._watch = self._client.watch(name)
         self._name = name
-        self._ended = threading.Event()
+        logging.getLogger("topics.watch").addHandler(logging.NullHandler())  # the story tells of each kill
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            for page in self._client.topic(self._name).pages(wait_ms=WAIT_MS):
-                self.gaps += page.tombstone is not None
-                self.seqs += [record.seq for record in page.records]
-                self.raws += [record.raw for record in page.records]
-                if self._ended.is_set():
-                    return
+            for value in self._watch:
+                match value:
+                    case topics.WatchedRecord():
+                        self.seqs.append(value.seq)
+                        self.raws.append(value.raw)
+                    case topics.Tombstone():
+                        self.gaps += 1
         except Exception as error:  # noqa: BLE001 -- told by the thread that waits for it
             self.error = error
 
@@ -80,7 +82,7 @@ class Tail:
             raise Failed(f"the follower of {self._name} ended by itself: {self.error}")
 
     def close(self) -> None:
-        self._ended.set()
+        self._watch.close()
         self._thread.join(CAUGHT_UP_S)
         self._client.close()
 

@@ -154,8 +154,9 @@ def crash(
     classes = ", ".join(f"{count} in class {name}" for name, count in sorted(threads.items(), reverse=True))
     story.begin(
         "Crash",
-        f"{len(WRITERS)} clients write ({classes}) and one follows topic {WRITERS[0].topic!r} from its beginning. The"
-        f" server gets SIGKILL in mid-write, {counted(kills, 'time')}, and is started again; the clients live on.",
+        f"{len(WRITERS)} clients write ({classes}) and one follows topic {WRITERS[0].topic!r} from its beginning, by"
+        f" server-sent events. The server gets SIGKILL in mid-write, {counted(kills, 'time')}, and is started again;"
+        " the clients live on.",
     )
     end = clients.crash(story, server, given, rows=CRASH_ROWS, kills=kills, acks=acks)
     _prove_survival(story, end.findings)

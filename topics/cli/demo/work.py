@@ -126,9 +126,10 @@ def work(story: Story, server: PrivateServer, store: TopicStore) -> None:
     """Put jobs, have them done, kill the server meanwhile, and look."""
     story.begin(
         "Work",
-        f"{counted(WORKERS, 'worker')} of {AT_ONCE} jobs at once do the {JOBS} jobs of queue {QUEUE!r};"
-        f" {len(FAILING)} of them always fail and go to {LETTERS!r} after {DELIVERIES_MAX} deliveries. The server gets"
-        f" SIGKILL, {counted(KILLS, 'time')}; the workers live on. What is proved is read from the log alone.",
+        f"{counted(WORKERS, 'worker')} of {AT_ONCE} jobs at once, a WebSocket each, do the {JOBS} jobs of queue"
+        f" {QUEUE!r}; {len(FAILING)} of them always fail and go to {LETTERS!r} after {DELIVERIES_MAX} deliveries. The"
+        f" server gets SIGKILL, {counted(KILLS, 'time')}; the workers live on. What is proved is read from"
+        " the log alone.",
     )
     store.create(
         QUEUE, type="queue", dead_letter=LETTERS, max_deliveries=DELIVERIES_MAX, max_in_flight_per_key=1,

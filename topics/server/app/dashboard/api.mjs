@@ -10,6 +10,7 @@ export const CALLS = {
   configure: "PATCH /v0/topics/{topic}",
   read: "POST /v0/topics/{topic}/diff",
   remove: "POST /v0/topics/{topic}/delete",
+  why: "GET /v0/topics/{topic}/why",
   consumers: "GET /v0/topics/{topic}/consumers",
   peek: "POST /v0/topics/{topic}/peek",
   redrive: "POST /v0/topics/{topic}/redrive",

@@ -9,7 +9,7 @@ const HELD = [["Job", "n"], ["Held by"], ["Until"], ["Times", "n wide"], ["Data"
 const WAITING = [["Job", "n"], ["Put"], ["Priority", "n wide"], ["Times", "n wide"], ["Failed because", "wide"], ["Data", "fill"]]
 const LATER = [["Job", "n"], ["Ready"], ["Times", "n wide"], ["Failed because", "wide"], ["Data", "fill"]]
 const LETTERS = [["Seq", "n"], ["Given up"], ["From", "wide"], ["Times", "n wide"], ["Because"], ["Data", "fill"]]
-const histories = new Map() // of the queues looked at, the latest last
+const histories = new Map() // of the queues looked at, the latest last; `given_up`: what had been when it was first looked at
 const HISTORIES_MAX = 20
 
 export function jobs(topic) {
@@ -29,7 +29,7 @@ export function jobs(topic) {
     if (await sure(`Delete every ready and delayed job of ${topic} for good? Those in flight stay.`, "Delete")) act("purge", ({ purged }) => `${count(purged)} jobs deleted.`)
   }, { class: "danger" })
   let isPaused = false, deadLetter = null, earliest = null, signal, plot
-  const history = historyOf(topic)
+  const seen = historyOf(topic)
 
   const act = (name, said_of, body) => attempt(element, async () => {
     put(said, said_of(await call(name, { params: { topic }, body, signal })))
@@ -61,7 +61,8 @@ export function jobs(topic) {
     earliest = live > 0 ? first : null
     isPaused = queue.paused
     paused.textContent = isPaused ? "Resume" : "Pause"
-    history.push(queue.ready, queue.in_flight, queue.delayed)
+    seen.given_up ??= queue.dead_lettered
+    seen.history.push(queue.ready, queue.in_flight, queue.delayed, Math.max(0, queue.dead_lettered - seen.given_up))
     plot?.draw()
     deadLetter = config.dead_letter
     redriveAll.hidden = deadLetter === null
@@ -74,7 +75,7 @@ export function jobs(topic) {
 
   function start(until) {
     signal = until
-    plot = chart("Jobs", history, [["ready", "--live"], ["in flight", "--mark"], ["delayed", "--gone"]], { format: count, least: 4 }, signal)
+    plot = chart("Jobs", seen.history, [["ready", "--live"], ["in flight", "--mark"], ["delayed", "--gone"], ["given up since", "--lost"]], { format: count, least: 4 }, signal)
     put(element, el("p", { class: "bar" }, paused, redriveAll, purge, said), oldest, plot.figure, [...lists, letters].map(({ element }) => element))
     plot.begin()
     poll(signal, JOBS_MS, async () => {
@@ -108,7 +109,7 @@ function until(deadline) {
 }
 
 function historyOf(topic) {
-  const found = histories.get(topic) ?? new History(3)
+  const found = histories.get(topic) ?? { history: new History(4), given_up: null }
   histories.delete(topic)
   histories.set(topic, found)
   if (histories.size > HISTORIES_MAX) histories.delete(histories.keys().next().value)

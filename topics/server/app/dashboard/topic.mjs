@@ -8,14 +8,16 @@ import { seqLine, told } from "./line.mjs"
 import { positions } from "./consumers.mjs"
 import { reader } from "./records.mjs"
 import { tail } from "./tail.mjs"
+import { reasons } from "./why.mjs"
 
 const STATE_MS = 2000, MARKS_MAX = 100
-const PARTS = [["jobs", "Jobs", jobs], ["live", "Live", tail], ["records", "Records", reader], ["consumers", "Consumers", positions], ["config", "Config", changing], ["delete", "Delete", deleting]]
+const PARTS = [["jobs", "Jobs", jobs], ["live", "Live", tail], ["records", "Records", reader], ["why", "Why", reasons], ["consumers", "Consumers", positions], ["config", "Config", changing], ["delete", "Delete", deleting]]
 
-export function topic(name = "", asked = "live") {
+// `of`: what the part is asked of, as the seq of a record.
+export function topic(name = "", asked = "live", of = "") {
   const [path, text, make] = PARTS.find(([path]) => path === asked) ?? PARTS[1]
   const gaps = []
-  const part = make(name, gaps)
+  const part = make(name, gaps, of)
   const figures = el("div"), line = el("div", { class: "whole" }), words = el("p", { class: "quiet" })
   const tabs = PARTS.map(([to, text]) =>
     el("a", { href: `#/topics/${encodeURIComponent(name)}/${to}`, "aria-current": to === path ? "page" : null, hidden: to === "jobs" && path !== "jobs" }, text))
