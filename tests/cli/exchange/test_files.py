@@ -352,10 +352,15 @@ def test_parquet_that_is_no_export(call: Call) -> None:
     pq.write_table(
         pa.table({"data": ["1", None], "bytes": pa.array([None, None], pa.binary())}), "hole.parquet"
     )
+    no_text = pa.StringArray.from_buffers(
+        1, pa.py_buffer(bytes([0, 0, 0, 0, 1, 0, 0, 0])), pa.py_buffer(b"\xff")
+    )
+    pq.write_table(pa.table({"data": no_text}), "bytes.parquet")
     pathlib.Path("text.parquet").write_text("no parquet")
 
     assert "has the column 'colour'" in call("import", "t", "other.parquet").err
     assert "row 2: has neither data nor bytes" in call("import", "t", "hole.parquet").err
+    assert "bytes.parquet cannot be read as Parquet" in call("import", "t", "bytes.parquet").err
     assert "cannot be read as Parquet" in call("import", "t", "text.parquet").err
 
 
