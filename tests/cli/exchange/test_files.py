@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -256,6 +257,23 @@ def test_a_pipe_that_nobody_reads_and_a_device(call: Call, form: str) -> None:
     assert call("export", "t", "/dev/null", form).code == 0
     assert stat.S_ISFIFO(pathlib.Path("pipe").stat().st_mode)
     assert stat.S_ISCHR(pathlib.Path("/dev/null").stat().st_mode)
+
+
+def test_a_pipe_that_has_no_name_but_its_descriptors(call: Call) -> None:
+    """As the shell's `>(gzip > file)` and /dev/stdout are. What is said is not in it."""
+    call("put", "t", "-", stdin=b"1\n")
+    command = [sys.executable, "-m", "topics", "export", "t", "/dev/stdout", "--csv"]
+    said = subprocess.run(command, capture_output=True, check=True)
+    assert said.stdout.count(b"\r\n") == said.stdout.count(b"\n") == 2
+    assert b"1 record (seqs 1" in said.stderr
+    reads, writes = os.pipe()
+    try:
+        done = call("export", "t", f"/dev/fd/{writes}", "--jsonl")
+        assert (done.code, done.err) == (0, "")
+        assert b'"data":1}' in os.read(reads, 1 << 16)
+    finally:
+        os.close(reads)
+        os.close(writes)
 
 
 @pytest.mark.parametrize("form", ["--jsonl", "--csv", "--parquet"])
