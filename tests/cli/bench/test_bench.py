@@ -101,6 +101,22 @@ def test_a_server_that_asks_for_a_key_is_given_it(call, tmp_path, monkeypatch):
 
 
 @pytest.mark.rule("O2.11")
+@pytest.mark.parametrize("scopes", ["read+write+admin", "read+write+delete"])
+def test_a_key_that_may_too_little_leaves_nothing_behind(call, tmp_path, monkeypatch, scopes):
+    """And what is said is what the key lacks."""
+    keys = str(tmp_path / "keys")
+    key = call("key", "new", "bench", "--scopes", scopes, "--api-keys-file", keys).text.strip()
+    with PrivateServer(tmp_path / "data", tmp_path, settings={"api_keys_file": keys}) as own:
+        monkeypatch.setenv("TOPICS_API_KEY", key)
+        done = call("bench", "--url", own.url, "--only", "write", *TINY)
+        left = call("ls", "--url", own.url, "--json").text
+
+    assert done.code == 1
+    assert f"needs the scope {({'delete', 'admin'} - set(scopes.split('+'))).pop()}" in done.err
+    assert left == ""
+
+
+@pytest.mark.rule("O2.11")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if "Rabbit" in name else name for name in PEERS]
 )
