@@ -152,6 +152,12 @@ def test_peers_that_are_not_installed_are_said(tmp_path, monkeypatch, capsys):
     assert re.search(r"SQLite, FULL +yes +\d", said)
 
 
+def test_seconds_are_a_number(call):
+    done = call("bench", "--seconds", "nan", "--only", "write")
+
+    assert (done.code, done.err) == (2, "topics: --seconds takes a number of seconds, not nan\n")
+
+
 def test_an_unknown_workload_is_told_with_those_that_there_are(call):
     done = call("bench", "--only", "writes")
 
