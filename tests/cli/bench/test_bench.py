@@ -101,6 +101,22 @@ def test_a_server_that_asks_for_a_key_is_given_it(call, tmp_path, monkeypatch):
 
 
 @pytest.mark.rule("O2.11")
+@pytest.mark.parametrize("scopes", ["read+write+admin", "read+write+delete"])
+def test_a_key_that_may_too_little_leaves_nothing_behind(call, tmp_path, monkeypatch, scopes):
+    """And what is said is what the key lacks."""
+    keys = str(tmp_path / "keys")
+    key = call("key", "new", "bench", "--scopes", scopes, "--api-keys-file", keys).text.strip()
+    with PrivateServer(tmp_path / "data", tmp_path, settings={"api_keys_file": keys}) as own:
+        monkeypatch.setenv("TOPICS_API_KEY", key)
+        done = call("bench", "--url", own.url, "--only", "write", *TINY)
+        left = call("ls", "--url", own.url, "--json").text
+
+    assert done.code == 1
+    assert f"needs the scope {({'delete', 'admin'} - set(scopes.split('+'))).pop()}" in done.err
+    assert left == ""
+
+
+@pytest.mark.rule("O2.11")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if "Rabbit" in name else name for name in PEERS]
 )
@@ -134,6 +150,12 @@ def test_peers_that_are_not_installed_are_said(tmp_path, monkeypatch, capsys):
     assert fields_of(run)["missing"] == result.missing
     assert "not measured: beanstalkd, -f 0: beanstalkd is not installed" in said
     assert re.search(r"SQLite, FULL +yes +\d", said)
+
+
+def test_seconds_are_a_number(call):
+    done = call("bench", "--seconds", "nan", "--only", "write")
+
+    assert (done.code, done.err) == (2, "topics: --seconds takes a number of seconds, not nan\n")
 
 
 def test_an_unknown_workload_is_told_with_those_that_there_are(call):

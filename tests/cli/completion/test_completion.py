@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -21,7 +23,6 @@ from topics.cli.demo.private_server import PrivateServer
 
 pytestmark = pytest.mark.rule("O2.17")
 
-BREAKS = " \t\n\"'><=;|&(:"
 Complete = Callable[[str], list[str]]
 
 
@@ -50,7 +51,7 @@ def complete(call: Call, monkeypatch: pytest.MonkeyPatch) -> Complete:
     def told(line: str) -> list[str]:
         monkeypatch.setenv("_TOPICS_COMPLETE", "bash_complete")
         monkeypatch.setenv("COMP_LINE", line)
-        monkeypatch.setenv("COMP_WORDBREAKS", BREAKS)
+        monkeypatch.setenv("COMP_WORD", re.split("[ :=]", line)[-1])
         answer = call()
 
         assert (answer.code, answer.err) == (0, "")
@@ -248,22 +249,26 @@ def run(arguments: list[str], environment: dict[str, str], **how: Any) -> subpro
 
 
 @pytest.mark.parametrize(
-    ("line", "replies", "spaced"),
+    ("line", "word", "replies", "spaced"),
     [
-        ("topics get qu", ["quakes", "quick:a"], True),
-        ("topics get quick:", ["a"], True),
-        ("topics consumer show quakes b", ["billing"], True),
-        ("topics create new durability=f", ["fsync"], True),
-        ("topics create new durabil", ["durability="], False),
+        ("topics get qu", "qu", ["quakes", "quick:a"], True),
+        ("topics get quick:", "", ["a"], True),
+        ('topics get "quick:', "quick:", ["quick:a"], True),
+        ("topics get 'quick:", "quick:", ["quick:a"], True),
+        ("topics get quick\\:", "quick\\:", ["quick:a"], True),
+        ("topics consumer show quakes b", "b", ["billing"], True),
+        ("topics create new durability=f", "f", ["fsync"], True),
+        ('topics create new "durability=f', "durability=f", ["durability=fsync"], True),
+        ("topics create new durabil", "durabil", ["durability="], False),
     ],
 )
-def test_bash(environment: dict[str, str], line: str, replies: list[str], spaced: bool) -> None:
-    """Its function, called as readline calls it."""
+def test_bash(environment: dict[str, str], line: str, word: str, replies: list[str], spaced: bool) -> None:
+    """Its function, called as readline calls it: with the word that a reply replaces, behind an open quote."""
     script = f"""
         source <(topics completion bash)
         compopt() {{ echo "compopt $*"; }}
-        COMP_LINE={line!r} COMP_POINT={len(line)}
-        $(complete -p topics | sed 's/.*-F \\([^ ]*\\) .*/\\1/') topics
+        COMP_LINE={shlex.quote(line)} COMP_POINT={len(line)}
+        $(complete -p topics | sed 's/.*-F \\([^ ]*\\) .*/\\1/') topics {shlex.quote(word)}
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
     done = run([shell("bash"), "--norc", "-c", script], environment)

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -258,6 +259,23 @@ def test_a_pipe_that_nobody_reads_and_a_device(call: Call, form: str) -> None:
     assert stat.S_ISCHR(pathlib.Path("/dev/null").stat().st_mode)
 
 
+def test_a_pipe_that_has_no_name_but_its_descriptors(call: Call) -> None:
+    """As the shell's `>(gzip > file)` and /dev/stdout are. What is said is not in it."""
+    call("put", "t", "-", stdin=b"1\n")
+    command = [sys.executable, "-m", "topics", "export", "t", "/dev/stdout", "--csv"]
+    said = subprocess.run(command, capture_output=True, check=True)
+    assert said.stdout.count(b"\r\n") == said.stdout.count(b"\n") == 2
+    assert b"1 record (seqs 1" in said.stderr
+    reads, writes = os.pipe()
+    try:
+        done = call("export", "t", f"/dev/fd/{writes}", "--jsonl")
+        assert (done.code, done.err) == (0, "")
+        assert b'"data":1}' in os.read(reads, 1 << 16)
+    finally:
+        os.close(reads)
+        os.close(writes)
+
+
 @pytest.mark.parametrize("form", ["--jsonl", "--csv", "--parquet"])
 def test_a_device_that_is_full_and_a_reader_that_goes_away(call: Call, form: str) -> None:
     """Both are told, with exit code 1: not everything is where it was to go."""
@@ -352,10 +370,15 @@ def test_parquet_that_is_no_export(call: Call) -> None:
     pq.write_table(
         pa.table({"data": ["1", None], "bytes": pa.array([None, None], pa.binary())}), "hole.parquet"
     )
+    no_text = pa.StringArray.from_buffers(
+        1, pa.py_buffer(bytes([0, 0, 0, 0, 1, 0, 0, 0])), pa.py_buffer(b"\xff")
+    )
+    pq.write_table(pa.table({"data": no_text}), "bytes.parquet")
     pathlib.Path("text.parquet").write_text("no parquet")
 
     assert "has the column 'colour'" in call("import", "t", "other.parquet").err
     assert "row 2: has neither data nor bytes" in call("import", "t", "hole.parquet").err
+    assert "bytes.parquet cannot be read as Parquet" in call("import", "t", "bytes.parquet").err
     assert "cannot be read as Parquet" in call("import", "t", "text.parquet").err
 
 

@@ -127,6 +127,30 @@ async def test_what_was_being_read_when_it_was_replaced_is_not_sent(mock_clock):
         await peer.quiet()
 
 
+async def test_what_was_taken_of_a_topic_comes_before_the_answer_that_it_is_watched_no_more(mock_clock):
+    """Also if what goes with it, of another topic, is still being read."""
+    async with place() as here, socket_of(here.site) as (peer, _):
+        await here.put(1, topic="a")
+        await here.put(2, topic="b")
+        reads, page = trio.Event(), here.runtime._fetcher.page
+
+        async def slowly(engine, query, **more):
+            if query.topic == "b":
+                await reads.wait()
+            return await page(engine, query, **more)
+
+        here.runtime._fetcher.page = slowly
+        await peer.send(text(op="subscribe", topics={"a": {}, "b": {}}))
+        await here.settled()
+        await peer.send(text(op="unsubscribe", topic="a"))
+        await here.settled()
+        reads.set()
+        ops = [(one["op"], one.get("topic")) for one in await peer.messages(6)]
+        assert ops.index(("unsubscribed", None)) > ops.index(("record", "a"))
+        assert {("record", "b"), ("caught_up", "b")} < set(ops)
+        await peer.quiet()
+
+
 REFUSED = [
     ({}, "invalid_request", "topic"),
     ({"topic": "t", "topics": {"t": {}}}, "invalid_request", "topics"),

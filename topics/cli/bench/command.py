@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -83,6 +84,8 @@ def bench(
     wanted = keys if only is None else [key.strip() for key in only.split(",")]
     if unknown := sorted(set(wanted) - set(keys)):
         raise Failed(f"--only: there is no workload {unknown[0]!r}; there are {', '.join(keys)}", code=USAGE)
+    if isnan(seconds):  # which is in any range
+        raise Failed("--seconds takes a number of seconds, not nan", code=USAGE)
     if page is not None:
         _check_can_write(page)
     with ExitStack() as stack:

@@ -144,12 +144,16 @@ def _running_topics(
             made = trust.wrap_socket(made, server_hostname=host)
         return Topics(made, prefix + name, payloads, host=address.netloc, path=address.path, key=key)
 
+    def remove() -> None:
+        for name in (*LOGS, QUEUE):
+            store.delete(prefix + name)
+
+    remove()  # nothing is there: a key that may not do it is refused before anything is made
     try:
         _create(store, durability, prefix)
         yield Running(connect)
     finally:
-        for name in (*LOGS, QUEUE):
-            store.delete(prefix + name)
+        remove()
 
 
 @contextmanager

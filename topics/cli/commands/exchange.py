@@ -23,7 +23,7 @@ from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import F, Invocation, common_options, json_option, pass_invocation
 from topics.cli.exchange.exporting import FORMATS, Exported, export_to, format_of
 from topics.cli.exchange.importing import ImportedFile
-from topics.cli.exchange.outlet import STDOUT
+from topics.cli.exchange.outlet import is_standard_output
 from topics.cli.exchange.putting import PutRules, Putting, check_key, run
 from topics.cli.io.interrupts import stopping_gently
 from topics.cli.io.quantities import counted
@@ -116,7 +116,7 @@ class _LossTeller:
 def _print_exported(done: Exported, *, as_json: bool) -> None:
     import msgspec
 
-    is_err = done.file == STDOUT
+    is_err = is_standard_output(done.file)
     if as_json:
         click.echo(msgspec.json.encode(attrs.asdict(done)).decode(), err=is_err)
         return

@@ -1,7 +1,7 @@
 """The shells' side. Behind `NAME=` no blank is set, for a value follows.
 
-Bash's words end at `=` and `:`, ours do not: so it hands over the line up to the cursor, and gets of each completion
-what stands behind the last such sign.
+Bash's words end at `=` and `:`, unless they are quoted; ours do not. So it hands over the line up to the cursor and the
+word of its own that is replaced, and gets of each completion what stands from there on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from click.shell_completion import split_arg_string as words_of
 _SOURCE: Final = """\
 %(complete_func)s() {
     local response kind value
-    response=$(env COMP_LINE="${COMP_LINE:0:$COMP_POINT}" COMP_WORDBREAKS="$COMP_WORDBREAKS" \\
+    response=$(env COMP_LINE="${COMP_LINE:0:$COMP_POINT}" COMP_WORD="$2" \\
         %(complete_var)s=bash_complete "$1" 2>/dev/null)
     COMPREPLY=()
     while IFS=, read -r kind value; do
@@ -56,8 +56,8 @@ class Bash(BashComplete):
         line = os.environ["COMP_LINE"]
         words = words_of(line)
         incomplete = words.pop() if words and not line[-1].isspace() else ""
-        breaks = set(os.environ.get("COMP_WORDBREAKS", "=:")) & set("=:")
-        self._behind = max((incomplete.rfind(sign) + 1 for sign in breaks), default=0)
+        replaced = os.environ["COMP_WORD"].replace("\\", "")  # that keeps a sign from ending a word
+        self._behind = max(len(incomplete) - len(replaced), 0)
         return words[1:], incomplete
 
     def format_completion(self, item: CompletionItem[str]) -> str:

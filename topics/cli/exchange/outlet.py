@@ -69,15 +69,28 @@ def opened(name: str) -> Iterator[Sink]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    path = Path(os.path.realpath(name))  # a link stays one: what it points to is written
+    path = Path(name)
     with _naming(path):
         try:
             found = path.stat()
         except FileNotFoundError:
             found = None
+    if found is None or stat.S_ISREG(found.st_mode):
+        path = Path(os.path.realpath(path))  # a link stays one: what it points to is written
+    # The links of /dev/stdout and >(…) lead to pipes that have no name to be opened by.
     in_place = found is not None and (not stat.S_ISREG(found.st_mode) or _DEVICES in path.parents)
     with _written_in_place(path) if in_place else _written_beside(path, found) as file:
         yield FileSink(file, path)
+
+
+def is_standard_output(name: str) -> bool:
+    """Also by a name such as /dev/stdout: what is said then must not come among what is written."""
+    if name == STDOUT:
+        return True
+    try:
+        return os.path.samestat(Path(name).stat(), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):
+        return False
 
 
 @contextmanager

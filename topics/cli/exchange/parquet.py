@@ -166,7 +166,7 @@ class ParquetFile:
                         place += 1
                         yield place, size, record
                     self.bytes_read = self._stream.tell()
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: text that is none
             raise Failed(f"{self.name} cannot be read as Parquet: {error}") from None
 
 

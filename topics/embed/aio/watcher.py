@@ -175,6 +175,7 @@ class Watcher:
             sent = self._sent_as(step)
             found += sent
             size += sum(map(len, sent))
+            self.is_sending = bool(found)  # already: what is dropped while more is read has been taken
             if step.is_throttled:
                 self._is_resting = True
                 self._runtime.wheel.set(self, trio.current_time() + THROTTLED_S)
@@ -315,7 +316,6 @@ class Pushing:
         """Until there is nothing more to push."""
         try:
             while not self._watcher.is_draining and (messages := await self._watcher.take(self._room)):
-                self._watcher.is_sending = True
                 await self._push(messages)
                 self._watcher.is_sending = False
                 self._pushed.unpark_all()
