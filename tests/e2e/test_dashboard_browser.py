@@ -305,7 +305,9 @@ def test_a_queue_shows_who_holds_what_and_its_dead_letters_go_back(
         until(page, "17 ready, 2 in flight, 1 delayed.")
         held = page.get_by_role("region", name="In flight").locator("tbody tr")
         expect(held).to_have_count(2)
-        expect(page.get_by_role("figure", name="Jobs").get_by_role("row").last).to_have_text("given up since:0")
+        expect(page.get_by_role("figure", name="Jobs").get_by_role("row").last).to_have_text(
+            "given up since:0"
+        )
         expect(held.first).to_contain_text("worker-1")
         expect(page.get_by_role("region", name="Dead letters, the latest")).to_contain_text(
             "no such <b>host</b>"
