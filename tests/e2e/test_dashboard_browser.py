@@ -230,6 +230,8 @@ def test_it_tells_why_a_record_is_gone_a_job_was_given_up_and_what_a_reader_has_
         go(page, "#/topics/mails/why/1")
         expect(events.filter(has_text="given up")).to_contain_text("no such <b>host</b>")
         assert page.locator("main b").count() == 0
+        expect(events.filter(has_text="by then the disk had it")).to_have_count(1)
+        assert "undefined" not in page.locator("main").inner_text()
         go(page, "#/topics/mails/why/-3")
         until(page, "400 invalid_request")
 
