@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -47,8 +48,9 @@ class Tail:
         self.raws: list[bytes] = []
         self.gaps = 0
         self.error: Exception | None = None
-        self._client = client_of(server)
-        self._watch = self._client.watch(name)
+        self._closing = ExitStack()
+        client = self._closing.enter_context(client_of(server))
+        self._watch = self._closing.enter_context(client.watch(name))  # begun: from here on a kill is borne
         self._name = name
         logging.getLogger("topics.watch").addHandler(logging.NullHandler())  # the story tells of each kill
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -84,7 +86,7 @@ class Tail:
     def close(self) -> None:
         self._watch.close()
         self._thread.join(CAUGHT_UP_S)
-        self._client.close()
+        self._closing.close()
 
     def told_once(self, rows: list[bytes]) -> int:
         """How many of the rows it was given at their seq, exactly once, in order."""

@@ -68,7 +68,7 @@ function story({ type, seq, now, reader, events = [], log, head_seq: head, befor
 }
 
 function eventRow({ ts, event, file, offset, ...rest }) {
-  return row(EVENTS, moment(ts), SAID[event] ?? event, data(told(rest), TEXT_MAX), file === undefined ? "" : el("span", { class: "data" }, `${file} at ${offset}`))
+  return row(EVENTS, moment(ts), SAID[event] ?? event, data(told(rest), TEXT_MAX), file === undefined ? "" : data(offset === undefined ? file : `${file} at ${offset}`))
 }
 
 function ranges({ parts, from_seq: from, to_seq: to, head_seq: head, reason, gap_to: gap, log }) {
