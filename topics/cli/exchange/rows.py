@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from topics.cli.exchange.putting import PlacedRecord
+from topics.cli.io.feed import csv_rows, decoded
 from topics.cli.io.lines import json_line
-from topics.cli.io.quantities import counted
 from topics.cli.io.source import BadLine, InputSource
 
 if TYPE_CHECKING:
@@ -118,22 +118,10 @@ def json_records(source: InputSource, *, line_max: int) -> Iterator[PlacedRecord
 
 def csv_records(source: InputSource, *, line_max: int) -> Iterator[PlacedRecord]:
     """Raises `BadLine`: what is no record."""
-    csv.field_size_limit(_LINE_FACTOR * line_max)
-    lines = source.lines(line_max=_LINE_FACTOR * line_max, with_ends=True)
-    reader = csv.reader((_decoded(number, line) for number, line in lines), strict=True)
-    head: list[str] | None = None
-    start = 1
-    try:
-        for row in reader:
-            if row and head is None:
-                head = _head(start, row)
-            elif row and head is not None:
-                if len(row) != len(head):
-                    raise BadLine(start, f"has {counted(len(row), 'field')}, the header {len(head)}")
-                yield start, sum(map(len, row)), _record(start, dict(zip(head, row, strict=True)))
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise BadLine(start, f"is not CSV: {error}") from None
+    most = _LINE_FACTOR * line_max
+    texts = (decoded(number, line) for number, line in source.lines(line_max=most, with_ends=True))
+    for start, cells in csv_rows(texts, _head, cell_max=most):
+        yield start, sum(map(len, cells.values())), _record(start, cells)
 
 
 def _head(line: int, row: list[str]) -> list[str]:
@@ -160,10 +148,3 @@ def _from_base64(line: int, text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except ValueError as error:  # binascii's own, or what is not ASCII
         raise BadLine(line, f"has a content type, and data that is not base64: {error}") from None
-
-
-def _decoded(number: int, line: bytes) -> str:
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        raise BadLine(number, f"is not UTF-8 (byte {error.start + 1} of the line)") from None

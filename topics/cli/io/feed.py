@@ -8,7 +8,7 @@ array each of its elements is a record; one that is no single value is read as J
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Final
 
@@ -81,25 +81,40 @@ def _json_document(source: InputSource) -> Payloads:
 
 def _text_lines(lines: Payloads) -> Payloads:
     for number, line in lines:
-        yield number, _encode(_decoded(number, line))
+        yield number, _encode(decoded(number, line))
 
 
 def _rows(source: InputSource, delimiter: str, line_max: int) -> Payloads:
-    csv.field_size_limit(line_max)
-    lines = source.lines(line_max=line_max)
-    reader = csv.reader(
-        (_decoded(number, line) + "\n" for number, line in lines), delimiter=delimiter, strict=True
-    )
+    texts = (decoded(number, line) + "\n" for number, line in source.lines(line_max=line_max))
+    for start, cells in csv_rows(texts, _head, delimiter=delimiter, cell_max=line_max):
+        yield start, _encode(cells)
+
+
+def csv_rows(
+    texts: Iterator[str],
+    checked: Callable[[int, list[str]], list[str]],
+    *,
+    delimiter: str = ",",
+    cell_max: int,
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line, cells by the header's names) of every row. `texts`: lines with their ends; `checked`: a header's line and
+    its names to those names, or `BadLine`.
+
+    Raises:
+        BadLine: what is not CSV, or not as long as the header.
+    """
+    csv.field_size_limit(cell_max)
+    reader = csv.reader(texts, delimiter=delimiter, strict=True)
     head: list[str] | None = None
     start = 1
     try:
         for row in reader:
             if row and head is None:
-                head = _head(start, row)
+                head = checked(start, row)
             elif row and head is not None:
                 if len(row) != len(head):
                     raise BadLine(start, f"has {counted(len(row), 'field')}, the header {len(head)}")
-                yield start, _encode(dict(zip(head, row, strict=True)))
+                yield start, dict(zip(head, row, strict=True))
             start = reader.line_num + 1
     except csv.Error as error:
         raise BadLine(start, f"is not CSV: {error}") from None
@@ -112,7 +127,8 @@ def _head(line: int, row: list[str]) -> list[str]:
     return names
 
 
-def _decoded(number: int, line: bytes) -> str:
+def decoded(number: int, line: bytes) -> str:
+    """Raises `BadLine`: it is not UTF-8."""
     try:
         return line.decode()
     except UnicodeDecodeError as error:
