@@ -58,7 +58,7 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
             "description": "What is left off, each with those before it",
         },
         signals=s.ref("PressureSignals"), bands=s.ref("PressureBands"),
-        held_topics=s.count("Topics below 0 whose watchers are not told until it is less; reads have all"),
+        held_topics=s.count("Topics below priority 0, whose watchers wait for pressure to fall; reads return all"),
         coalesce_ms={**_MS, "description": "How long news of a topic waits for more of it"},
         commit_ms={**_MS, "description": "How long a write that is synced waits for others"},
     ),
