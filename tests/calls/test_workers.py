@@ -20,7 +20,7 @@ from tests.support.embedded import wait_until
 from topics.calls.awaiting import AsyncTopicStore
 from topics.calls.blocking import TopicStore
 from topics.calls.call import Call, Steps, drive
-from topics.calls.jobs import Ack, Claim, Extend
+from topics.calls.queues.jobs import Ack, Claim, Extend
 from topics.calls.trouble import Trouble, Unreachable
 from topics.cli.demo.private_server import PrivateServer
 from topics.kernel.errors import Code

@@ -14,9 +14,9 @@ from anyio import from_thread, to_thread
 from topics.calls import topics
 from topics.calls.awaiting import AsyncTopicStore, of_store
 from topics.calls.call import Steps, drive_async, over_http
-from topics.calls.job_values import Claimant
 from topics.calls.methods import named
 from topics.calls.patience import Pace, Patience
+from topics.calls.queues.values import Claimant
 from topics.calls.retry import HttpAnswer, Line, Send, Sleep
 from topics.calls.watching.async_watch import AsyncFeed
 from topics.calls.watching.rules import Asked

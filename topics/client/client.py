@@ -26,7 +26,7 @@ from topics.kernel.checks import flag
 from topics.kernel.limits import Limits
 
 if TYPE_CHECKING:
-    from topics.calls.job_values import Claimant
+    from topics.calls.queues.values import Claimant
     from topics.calls.watching.rules import Asked
     from topics.calls.watching.watch import Feed
     from topics.calls.workers.desk import Supply

@@ -21,10 +21,10 @@ from typing import Any, Final, Generic, TypeVar, cast
 import anyio
 import msgspec
 
-from topics.calls.job_values import Claimant, LeasedRecord, read_pushed, read_settled
-from topics.calls.jobs import Ack, Nack, Settle
 from topics.calls.messages import MALFORMED
 from topics.calls.patience import Absence
+from topics.calls.queues.jobs import Ack, Nack, Settle
+from topics.calls.queues.values import Claimant, LeasedRecord, read_pushed, read_settled
 from topics.calls.trouble import WORDS, Trouble, Unreachable, not_topics, told
 from topics.calls.workers.desk import Desk
 from topics.calls.workers.leases import LEFT

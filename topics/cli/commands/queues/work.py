@@ -92,7 +92,7 @@ def work(
 def _rules(
     store: TopicStore, queue: str, *, concurrency: int, lease: str | None, grace: str, until_empty: bool
 ) -> WorkRules:
-    from topics.cli.commands.queue import queue_state
+    from topics.cli.commands.queues.queue import queue_state
     from topics.cli.work.shift import WorkRules
     from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN
 
