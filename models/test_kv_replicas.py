@@ -520,4 +520,4 @@ class Lives(Replicas):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(TestReplicas.settings, max_examples=2 * TestReplicas.settings.max_examples)
+TestLives.settings = TestReplicas.settings
