@@ -10,7 +10,7 @@ import msgspec
 
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import JSON_DEPTH_MAX, Limits
-from topics.server.api.bodies.envelope import FIELDS, Envelope, _slimmed, decode_envelope, name_in
+from topics.server.api.bodies.envelope import FIELDS, MessageFields, _slimmed, decode_envelope, name_in
 from topics.server.api.bodies.fields import ABSENT
 from topics.server.api.bodies.forms import MESSAGE
 from topics.server.api.bodies.writes import decode_write
@@ -37,7 +37,7 @@ def check(data: bytes) -> None:
     value = loads(data)
     check_fields(envelope, value, data)
     if json_check.depth(value) <= JSON_DEPTH_MAX and len(value) < 500:
-        check_fields(msgspec.json.decode(_slimmed(data, LIMITS), type=Envelope), value, data)
+        check_fields(msgspec.json.decode(_slimmed(data, LIMITS), type=MessageFields), value, data)
     try:
         wish = decode_write("t", data, LIMITS, auto_create=True, forms=MESSAGE)
     except Rejected:
@@ -50,7 +50,7 @@ def is_object(data: bytes) -> bool:
     return json_check.oracle(data) and isinstance(loads(data), dict)
 
 
-def check_fields(envelope: Envelope, value: dict[str, object], data: bytes) -> None:
+def check_fields(envelope: MessageFields, value: dict[str, object], data: bytes) -> None:
     for name in FIELDS:
         text = getattr(envelope, name)
         if name not in value:

@@ -11,7 +11,7 @@ from topics.weaver.sync.inventory import Inventory
 from topics.weaver.sync.limits import ExchangeOptions
 from topics.weaver.sync.messages import Hello, Refusal
 from topics.weaver.sync.ranges import ZERO, Scheme
-from topics.weaver.sync.session import Session
+from topics.weaver.sync.session import SyncSession
 from topics.weaver.sync.wire import decode, encode
 
 STORE_ID = b"\x5a" * 16
@@ -37,7 +37,7 @@ def check(data: bytes) -> None:
         return
     assert encode(message) == data, "a second encoding of the same message"
     known = len(STORE)
-    session = Session(STOCK, CLOCK, initiator=False, scheme=Scheme.XOR, options=ExchangeOptions())
+    session = SyncSession(STOCK, CLOCK, initiator=False, scheme=Scheme.XOR, options=ExchangeOptions())
     session.receive(GREETED)
     answers = session.receive(message)
     assert len(STORE) == known, "an unasked message changed the store"

@@ -396,4 +396,4 @@ class Floors(RuleBasedStateMachine):
 
 
 TestFloors = Floors.TestCase
-TestFloors.settings = settings(max_examples=max(300, settings.default.max_examples), stateful_step_count=30)
+TestFloors.settings = settings(max_examples=max(200, settings.default.max_examples), stateful_step_count=30)

@@ -262,6 +262,6 @@ def told(item):
 
 
 TestReplay = Replay.TestCase
-TestReplay.settings = settings(max_examples=max(300, settings.default.max_examples), stateful_step_count=30)
+TestReplay.settings = settings(max_examples=max(200, settings.default.max_examples), stateful_step_count=30)
 TestEqual = Equal.TestCase
 TestEqual.settings = settings(stateful_step_count=12, max_examples=40)

@@ -258,5 +258,5 @@ def reachable(stage):
 
 TestReservations = Reservations.TestCase
 TestReservations.settings = settings(
-    max_examples=max(300, settings.default.max_examples), stateful_step_count=40
+    max_examples=max(200, settings.default.max_examples), stateful_step_count=40
 )

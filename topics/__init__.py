@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from topics.calls.blocking import Consumer, Job, Queue, Topic
     from topics.calls.definitions.routers import Router
     from topics.calls.definitions.schedules import Schedule
-    from topics.calls.job_values import PeekedJob
     from topics.calls.messages import Pressure, TopicSummary
     from topics.calls.page import Page, Record
     from topics.calls.patience import Patience
     from topics.calls.producing.async_producer import AsyncProducer, AsyncReceipt
     from topics.calls.producing.producer import Producer, Receipt
+    from topics.calls.queues.values import PeekedJob
     from topics.calls.trouble import Unreachable
     from topics.calls.watching.async_watch import AsyncWatch
     from topics.calls.watching.values import CaughtUp, Tombstone, TopicDeleted, WatchedRecord
@@ -92,7 +92,7 @@ _WHERE = {
     "Limits": "topics.kernel.limits",
     "Page": "topics.calls.page",
     "Patience": "topics.calls.patience",
-    "PeekedJob": "topics.calls.job_values",
+    "PeekedJob": "topics.calls.queues.values",
     "Pressure": "topics.calls.messages",
     "Producer": "topics.calls.producing.producer",
     "Queue": "topics.calls.blocking",

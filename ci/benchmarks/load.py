@@ -23,11 +23,10 @@ import msgspec
 
 from ci.benchmarks.figure import quantile
 from ci.benchmarks.payload import BATCH
+from topics.cli.bench.connection import HOST, RECEIVE_BYTES, Unexpected
 from topics.cli.bench.payload import reading
 from topics.cli.bench.processes import process_cpu_s
 
-HOST = "127.0.0.1"
-RECEIVE_BYTES = 1 << 20
 DISTINCT_BODIES = 40
 FILLERS = 4  # connections
 POLL_S = 30.0
@@ -71,11 +70,7 @@ class Result(msgspec.Struct, kw_only=True):
     answer_bytes: int
 
 
-class Unexpected(Exception):
-    """An answer that is not what was asked for."""
-
-
-class Connection:
+class HttpConnection:
     """`left`: bytes of the answer still to come; 0 while its head is."""
 
     __slots__ = ("at", "begun", "head", "left", "socket")
@@ -155,7 +150,7 @@ class Generator:
         self.requests = requests_of(plan)
         count = len(self.requests)
         step = max(count // plan.connections, 1)
-        self.connections = [Connection(plan.port, i * step % count) for i in range(plan.connections)]
+        self.connections = [HttpConnection(plan.port, i * step % count) for i in range(plan.connections)]
         self.by_fd = {each.socket.fileno(): each for each in self.connections}
         self.poller = select.epoll()
         for fd in self.by_fd:
@@ -185,14 +180,14 @@ class Generator:
             check(self.plan, answer[end + 4 :])
             self.least_bytes = size * 9 // 10
 
-    def send(self, connection: Connection) -> None:
+    def send(self, connection: HttpConnection) -> None:
         requests = self.requests
         at = connection.at
         connection.at = at + 1 if at + 1 < len(requests) else 0
         connection.begun = time.perf_counter()
         connection.socket.sendall(requests[at])
 
-    def receive(self, connection: Connection) -> bool:
+    def receive(self, connection: HttpConnection) -> bool:
         """True once the answer is whole."""
         size = connection.socket.recv_into(self.buffer)
         if connection.left:

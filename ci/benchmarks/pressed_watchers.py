@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ci.benchmarks.figure import quantile
-from ci.benchmarks.load import RECEIVE_BYTES, Connection, Unexpected, request
+from ci.benchmarks.load import RECEIVE_BYTES, HttpConnection, Unexpected, request
 from ci.benchmarks.served import ask
 from ci.benchmarks.watched_sides import Topics
 from topics.cli.bench.processes import process_cpu_s
@@ -106,7 +106,7 @@ class Writer:
     """One write at a time, of its topics by turns."""
 
     def __init__(self, port: int, topics: list[str], every_s: float) -> None:
-        self.socket = Connection(port, 0).socket
+        self.socket = HttpConnection(port, 0).socket
         self.topics = deque(topics)
         self.every_s = every_s
         self.due = 0.0

@@ -32,7 +32,6 @@ from topics.cli.bench.systems import QUEUE, Running
 CLASSES = {"fsync": "FULL", "disk": "NORMAL"}
 THREADS = (1, 8)
 OURS = "topics"
-LEASE_MS = 30_000
 
 Opened = Callable[[Path, str], AbstractContextManager[Running]]  # where, which class
 

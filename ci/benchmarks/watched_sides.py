@@ -11,7 +11,15 @@ import json
 import socket
 from collections.abc import Callable, Mapping
 
-from ci.benchmarks.load import HOST, RECEIVE_BYTES, Connection, Unexpected, request, topic_name, write_body
+from ci.benchmarks.load import (
+    HOST,
+    RECEIVE_BYTES,
+    HttpConnection,
+    Unexpected,
+    request,
+    topic_name,
+    write_body,
+)
 from ci.benchmarks.payload import BATCH
 from topics.cli.bench import connection, nats, ours, redis
 from topics.cli.bench.connection import connected
@@ -38,11 +46,11 @@ class Topics:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._writer = Connection(port, 0).socket
+        self._writer = HttpConnection(port, 0).socket
 
     def watch_topics(self, topics: list[str]) -> socket.socket:
         """From their tails, behind the events with which a stream begins."""
-        watcher = Connection(self._port, 0).socket
+        watcher = HttpConnection(self._port, 0).socket
         watcher.sendall(self._stream({topic: {"tail": True} for topic in topics}))
         came = b""
         while came.count(b"event: caught-up") < len(topics):
@@ -82,7 +90,7 @@ class Topics:
 
     def _stream(self, starts: dict[str, dict[str, bool]]) -> bytes:
         """Asks for the events of a new watch."""
-        asking = Connection(self._port, 0).socket
+        asking = HttpConnection(self._port, 0).socket
         with asking:
             asking.sendall(request("/v0/watch", json.dumps({"topics": starts}).encode()))
             begun = json.loads(asking.recv(RECEIVE_BYTES).partition(b"\r\n\r\n")[2])

@@ -21,7 +21,7 @@ from topics.weaver.store.intention_store import IntentionStore, open_store
 from topics.weaver.sync.inventory import Inventory
 from topics.weaver.sync.limits import ExchangeOptions
 from topics.weaver.sync.ranges import Scheme
-from topics.weaver.sync.session import Session, SessionPhase
+from topics.weaver.sync.session import SessionPhase, SyncSession
 from topics.weaver.sync.wire import decode
 from topics.weaver.sync.wire import encode as encode_message
 
@@ -81,7 +81,7 @@ def _chain(key: KeyPair, count: int) -> list[Envelope]:
 def _sync(stocks: tuple[Inventory, Inventory], clock: ManualClock) -> tuple[int, int, int, float]:
     begun = time.perf_counter()
     first, second = (
-        Session(inventory, clock, initiator=at == 0, scheme=Scheme.XOR, options=ExchangeOptions())
+        SyncSession(inventory, clock, initiator=at == 0, scheme=Scheme.XOR, options=ExchangeOptions())
         for at, inventory in enumerate(stocks)
     )
     ends = (second, first)

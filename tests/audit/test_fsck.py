@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.planting import KINDS, plant
+from tests.support.planting import KINDS, Survey, plant
 from tests.support.planting.journals import ACKS
 from tests.support.sample_store import build, disk_of
 from topics.audit.checks.acks import Acks
@@ -18,6 +18,11 @@ ONCE = Options(settled=True)
 @pytest.fixture(scope="module")
 def sample():
     return build()
+
+
+@pytest.fixture(scope="module")
+def survey(sample):
+    return Survey(sample.files)
 
 
 def look(files, **options):
@@ -50,10 +55,10 @@ def found(report, planted):
 
 @pytest.mark.rule("P4.1", "P4.2", "P4.3", "P4.4", "P4.7", "P4.10", "T4.10", "T5.11", "T5.6")
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_what_is_planted_is_found_and_nothing_else(sample, kind):
-    for seed in range(3):
+def test_what_is_planted_is_found_and_nothing_else(sample, survey, kind):
+    for seed in range(2):
         files = dict(sample.files)
-        planted = plant(files, kind, seed)
+        planted = plant(files, kind, seed, survey)
         report = look(files, acks=acks_of(planted.acks))
         hits, others = found(report, planted)
 
@@ -89,9 +94,10 @@ def test_each_check_has_a_fault_that_it_is_there_for():
 
 def test_a_larger_sample_is_found_whole_and_its_faults_are_found(sample):
     large = build(records=40, seed=3)
+    survey = Survey(large.files)
     for kind in sorted(KINDS)[::5]:
         files = dict(large.files)
-        planted = plant(files, kind)
+        planted = plant(files, kind, survey=survey)
         hits, others = found(look(files, acks=acks_of(planted.acks)), planted)
 
         assert hits, planted

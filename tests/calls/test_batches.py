@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from topics import Appended, Fatal, Raw, Rejected, TopicsError
 from topics.calls.call import drive
-from topics.calls.producing.batches import RECORD_OVERHEAD, Batch, Batches, Outcome, Put, Rules, deliver
+from topics.calls.producing.batches import (
+    RECORD_OVERHEAD,
+    Batches,
+    Outcome,
+    ProducerBatch,
+    Put,
+    Rules,
+    deliver,
+)
 from topics.calls.records import PutMany
 from topics.kernel.errors import Code
 
@@ -44,7 +52,7 @@ def test_every_record_goes_once_in_order_and_is_answered(
         "t", linger_ms=linger_ms, batch_records=batch_records, batch_bytes=batch_bytes, pending_bytes=pending_bytes
     )  # fmt: skip
     batches: Batches[Flag] = Batches(rules, Flag)
-    receipts: list[tuple[Batch[Flag], int]] = []
+    receipts: list[tuple[ProducerBatch[Flag], int]] = []
     sizes: list[int] = []
     gone: list[int] = []  # in the order in which they were sent
     stopped: set[int] = set()
@@ -102,7 +110,7 @@ def test_every_record_goes_once_in_order_and_is_answered(
     assert batches.failure() is None
 
 
-def told(batch: Batch[Flag], index: int) -> object:
+def told(batch: ProducerBatch[Flag], index: int) -> object:
     try:
         return batch.outcome(index)
     except TopicsError as error:

@@ -310,14 +310,12 @@ def of_queues(store: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def place(kind: str, server: PrivateServer, home: Path) -> Iterator[Any]:
+def place(kind: str, home: Path) -> Iterator[Any]:
     match kind:
-        case "client":
-            given: AbstractContextManager[TopicStore] = topics.Client(server.url)
-        case "a server of the command line":
-            given = ServerTarget(load({}, {}), server.url).writing()
         case "a directory of the command line":
-            given = DirectoryTarget(load({"data": str(home / "cli")}, {})).writing()
+            given: AbstractContextManager[TopicStore] = DirectoryTarget(
+                load({"data": str(home / "cli")}, {})
+            ).writing()
         case "store":
             given = topics.open(home / "store")
         case "store on trio":
@@ -325,7 +323,22 @@ def place(kind: str, server: PrivateServer, home: Path) -> Iterator[Any]:
                 yield Awaited(loop.portal, AsyncHanding(loop.there))
             return
         case _:
-            client = topics.AsyncClient(server.url)
+            with PrivateServer(home / "served", home) as server, at_a_server(kind, server.url) as handing:
+                yield handing
+            return
+    with given as store:
+        yield Handing(store)
+
+
+@contextmanager
+def at_a_server(kind: str, url: str) -> Iterator[Any]:
+    match kind:
+        case "client":
+            given: AbstractContextManager[TopicStore] = topics.Client(url)
+        case "a server of the command line":
+            given = ServerTarget(load({}, {}), url).writing()
+        case _:
+            client = topics.AsyncClient(url)
             with awaited(client, kind.removeprefix("async client on ")) as loop:
                 yield Awaited(loop.portal, AsyncHanding(client))
             return
@@ -348,7 +361,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_a_script_of_every_call_gives_the_same(kind: str, tmp_path: Path, expected: dict[str, Any]) -> None:
-    with PrivateServer(tmp_path / "served", tmp_path) as server, place(kind, server, tmp_path) as handing:
+    with place(kind, tmp_path) as handing:
         found = script(handing)
         written = handing.backup(tmp_path / "backup")
 

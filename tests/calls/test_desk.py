@@ -8,7 +8,7 @@ import time
 import anyio
 import pytest
 
-from topics.calls.job_values import LeasedRecord
+from topics.calls.queues.values import LeasedRecord
 from topics.calls.workers.desk import Desk
 from topics.calls.workers.leases import Leases
 

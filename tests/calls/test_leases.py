@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.calls.job_values import LeasedRecord
 from topics.calls.patience import pause_s
+from topics.calls.queues.values import LeasedRecord
 from topics.calls.trouble import Trouble, Unreachable, passes
 from topics.calls.workers.leases import Leases, reason_of, retry_ms
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected

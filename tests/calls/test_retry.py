@@ -14,12 +14,12 @@ from topics import Appended, Patience, Rejected, Unreachable
 from topics.calls import records, topics
 from topics.calls.call import Steps, drive, drive_async, over_http
 from topics.calls.patience import Pace
-from topics.calls.retry import Answer, Line, Request, Send, Sleep
+from topics.calls.retry import HttpAnswer, Line, Request, Send, Sleep
 from topics.calls.trouble import Trouble
 from topics.kernel.errors import TopicsError
 
 R = TypeVar("R")
-Said = Answer | Unreachable
+Said = HttpAnswer | Unreachable
 WRITTEN = {
     "topic": "t", "first_seq": 4, "last_seq": 4, "seqs": [4], "head_seq": 4, "durable_seq": 4, "count": 1,
     "created": False, "deduped": False,
@@ -27,11 +27,11 @@ WRITTEN = {
 CONFIG = {"topic": "t", "created": True, "config": {"ttl_ms": 5, "durability": "fsync"}}
 
 
-def said(status: int, body: object, retry_after: str | None = None) -> Answer:
-    return Answer(status, json.dumps(body).encode(), retry_after)
+def said(status: int, body: object, retry_after: str | None = None) -> HttpAnswer:
+    return HttpAnswer(status, json.dumps(body).encode(), retry_after)
 
 
-def refused(status: int, code: str, retry_after: str | None = None, **detail: object) -> Answer:
+def refused(status: int, code: str, retry_after: str | None = None, **detail: object) -> HttpAnswer:
     return said(status, {"error": {"code": code, "message": "no", "detail": detail}}, retry_after)
 
 
@@ -47,7 +47,7 @@ class Peer:
         self.requests: list[Request] = []
         self.slept: list[float] = []
 
-    def answer(self, asked: Send | Sleep) -> Answer | None:
+    def answer(self, asked: Send | Sleep) -> HttpAnswer | None:
         if isinstance(asked, Sleep):
             self.slept.append(asked.seconds)
             return None
@@ -69,7 +69,7 @@ def blocking(steps: Steps[R], peer: Peer) -> R:
 
 def awaiting(run: Callable[..., Any], pause: Callable[[float], Awaitable[None]]) -> Callable[..., Any]:
     async def carry_out(steps: Steps[R], peer: Peer) -> R:
-        async def answer(asked: Send | Sleep) -> Answer | None:
+        async def answer(asked: Send | Sleep) -> HttpAnswer | None:
             await pause(0)
             return peer.answer(asked)
 

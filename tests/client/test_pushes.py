@@ -23,7 +23,7 @@ from tests.client.peer import Peer, answer, error
 from tests.client.scripted import Line, Relay, scripted
 from tests.support.embedded import wait_until
 from topics.calls.awaiting import AsyncJob
-from topics.calls.jobs import Ack, Nack
+from topics.calls.queues.jobs import Ack, Nack
 from topics.calls.trouble import Trouble, Unreachable
 from topics.calls.workers.desk import Desk
 from topics.calls.workers.leases import Leases

@@ -50,7 +50,7 @@ from topics.codec.log.scan import Stop, scan
 from topics.codec.log.schedules import Schedule
 from topics.codec.log.walheader import HEADER_SIZE, WalHeader
 from topics.codec.segments.segcolumns import decode_blocks, encode_block
-from topics.codec.segments.segdel import Ended, decode_del, encode_del
+from topics.codec.segments.segdel import EndedRecords, decode_del, encode_del
 from topics.codec.segments.segidx import (
     DELETED,
     EXPIRED,
@@ -198,7 +198,7 @@ IDX = IdxColumns(
 
 
 # Of that segment in the cold tier: the first two are deleted, the last one has expired.
-ENDED = Ended(7, 1, bytes((DELETED, DELETED, 0, EXPIRED)))
+ENDED = EndedRecords(7, 1, bytes((DELETED, DELETED, 0, EXPIRED)))
 
 
 def segment_data():

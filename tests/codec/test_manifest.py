@@ -14,8 +14,8 @@ from topics.codec.manifest import (
     NO_CHECKSUM,
     ColdEntry,
     FileEntry,
+    LogEnd,
     Manifest,
-    Position,
     TopicEntry,
     decode_manifest,
     encode_manifest,
@@ -26,7 +26,7 @@ GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "manifest.json"
 SAMPLE = Manifest(
     backup=MANIFEST_VERSION,
     ts=1_700_000_000_000,
-    vector=[Position(0, 0, 17, 4096, 42), Position(0, 1, 1, 48, 1)],
+    vector=[LogEnd(0, 0, 17, 4096, 42), LogEnd(0, 1, 1, 48, 1)],
     topics=[TopicEntry("orders", 1, 1, 20), TopicEntry("ünlü", 2, 3, 0)],
     files=[FileEntry("meta/snapshot.0001.bin", 123, "00000000deadbeef"), FileEntry("FORMAT", 38, "f" * 16)],
     cold=[ColdEntry(1, 9, 5000)],
@@ -42,7 +42,7 @@ def test_the_golden_manifest_is_written_and_read():
 
 @given(
     st.lists(
-        st.builds(Position, st.integers(0, 999_999_999), st.integers(0, 63), NUMBERS, NUMBERS, NUMBERS),
+        st.builds(LogEnd, st.integers(0, 999_999_999), st.integers(0, 63), NUMBERS, NUMBERS, NUMBERS),
         max_size=3,
         unique_by=lambda end: (end.generation, end.shard),
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +17,6 @@ from topics.crypto.did import (
     base58,
     did_of_key,
     from_base58,
-    is_did,
     key_of_did,
     parse_did,
 )
@@ -83,7 +84,6 @@ def test_a_small_order_key_in_a_did_is_refused():
 def test_an_identity_is_method_and_id(text, did):
     """Path, query and fragment are cut off, and what is percent-encoded is decoded."""
     assert parse_did(text) == did
-    assert is_did(text) is True
 
 
 @pytest.mark.rule("R4.2.6")
@@ -116,7 +116,6 @@ def test_an_identity_is_method_and_id(text, did):
 )
 def test_what_is_no_did_is_refused(text):
     """No scheme, no method, no id, or characters that an identifier does not have."""
-    assert is_did(text) is False
     with pytest.raises(Rejected):
         parse_did(text)
 
@@ -137,7 +136,7 @@ def test_base58_has_one_spelling(text):
 def test_any_text_is_a_did_or_is_refused(text):
     """Nothing else is raised."""
     for candidate in (text, f"did:{text}", f"did:key:{text}", f"did:key:z{text}"):
-        if is_did(candidate):
+        with contextlib.suppress(Rejected):
             assert parse_did(candidate).id
         try:
             key_of_did(candidate)

@@ -19,8 +19,8 @@ from typing import ClassVar
 import anyio
 
 import topics
-from topics.calls.jobs import Ack, Extend
 from topics.calls.patience import Patience
+from topics.calls.queues.jobs import Ack, Extend
 
 CONCURRENCY = 8
 FREEZES, LASTS = 0.002, 0.02  # of jobs

@@ -14,7 +14,7 @@ import pytest
 import topics
 from tests.embed.conftest import OpenSim
 from tests.support.embedded import wait_until
-from topics.calls.job_checks import claim_command
+from topics.calls.queues.checks import claim_command
 from topics.log.jobs.transitions import JobState
 from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk

@@ -15,7 +15,7 @@ from topics.kv.database import Database
 from topics.kv.entries.store import StoreLattice
 from topics.kv.future.report import MergeReport, Refused
 from topics.kv.replica import REGION, PayloadCodec, Replica
-from topics.lattice.owners.authority import Authority, Keys
+from topics.lattice.owners.authority import Authority, OwnerKeys
 from topics.lattice.owners.owner import OwnerLattice, OwnSlot
 from topics.lattice.values.algebra import MapLattice
 from topics.lattice.values.cursor import EntryStep, Root
@@ -196,7 +196,7 @@ class Accounts:
     """Account 5 has the keys of nodes 1 and 2."""
 
     def keys_of(self, address):
-        return Keys([keys_of(1).public, keys_of(2).public]) if address == 5 else None
+        return OwnerKeys([keys_of(1).public, keys_of(2).public]) if address == 5 else None
 
 
 @pytest.mark.rule("R11.24")

@@ -15,7 +15,7 @@ from topics.log.floors import Floors, Reason
 from topics.log.image import TopicImage, take_image, topic_of
 from topics.log.lost import LostRange
 from topics.log.past import DeathCause
-from topics.log.reads.consumers import Position
+from topics.log.reads.consumers import CommittedPosition
 from topics.log.routers import Inbound
 from topics.log.segments import Segment, Segments
 from topics.log.topic import Topic
@@ -40,7 +40,7 @@ def knowing():
     topic.results.add(b"k", Result(90, 123, 2, 8, ((1, 3),)))
     topic.dedup_ids.add(b"d", 9, 91)
     topic.dedup_ids.add(b"dl:1:1:4", 8, 91)
-    topic.consumers.put("c", Position(7, 80))
+    topic.consumers.put("c", CommittedPosition(7, 80))
     topic.schedules.put(Schedule(id=3, name="nightly", cron="0 3 * * *", data=b"1"), 40)
     topic.schedules.note(b"sched:3:60")
     topic.inbound[4] = Inbound(cursor=9, total=2)

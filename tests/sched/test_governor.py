@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.sched.governor import Governor, Step
+from topics.sched.governor import Governor, PressureStep
 
 SAMPLE_US = 100_000
 
@@ -55,11 +55,11 @@ def test_pressure_is_between_0_and_1_and_more_of_anything_is_never_less(one, mor
 @pytest.mark.parametrize(
     ("ready", "step", "coalesce_us", "commit_us"),
     [
-        (0, Step.NOTHING, 0, 0),  # pressure 0.2: a busy loop
-        (16, Step.COALESCE, 2500, 0),  # 0.3
-        (32, Step.COALESCE, 5000, 0),  # 0.4
-        (33, Step.WIDEN, 5156, 599),
-        (64, Step.WIDEN, 10_000, 3667),  # 0.6
+        (0, PressureStep.NOTHING, 0, 0),  # pressure 0.2: a busy loop
+        (16, PressureStep.COALESCE, 2500, 0),  # 0.3
+        (32, PressureStep.COALESCE, 5000, 0),  # 0.4
+        (33, PressureStep.WIDEN, 5156, 599),
+        (64, PressureStep.WIDEN, 10_000, 3667),  # 0.6
     ],
 )
 @pytest.mark.rule("S10.9", "S10.10")
@@ -74,7 +74,7 @@ def test_windows_grow_with_pressure(ready, step, coalesce_us, commit_us):
 def test_at_pressure_1_everything_is_as_wide_as_it_gets_and_writes_are_refused():
     governor = settled(ready=64, latency_us=25_000, busy=1.0)
 
-    assert (governor.step, governor.refuses) == (Step.REFUSE, True)
+    assert (governor.step, governor.refuses) == (PressureStep.REFUSE, True)
     assert (governor.coalesce_us, governor.commit_us) == (20_000, 10_000)
 
 
@@ -121,4 +121,4 @@ def test_when_nothing_waits_it_comes_to_rest():
         governor.sample(10**9 + samples * SAMPLE_US, ready=0, late_us=0, busy=1.0)
 
     assert 10 < samples < 30
-    assert (governor.step, governor.latency_us, governor.is_holding) == (Step.NOTHING, 0.0, False)
+    assert (governor.step, governor.latency_us, governor.is_holding) == (PressureStep.NOTHING, 0.0, False)

@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 from tests.spark.stores import fill, opened
 from topics.audit.checks.acks import Acks
 from topics.kernel.errors import Rejected
-from topics.spark.lags import At, ConsumerLag, Lag, Lags, read_checkpoint
+from topics.spark.lags import ConsumerLag, Lag, Lags, StreamPosition, read_checkpoint
 from topics.spark.overview import Overview, latencies, overview_page, topics_of
 from topics.spark.place import TopicOffsets
 
@@ -40,7 +40,10 @@ def test_the_place_is_that_of_the_last_committed_batch(checkpoint):
 
     found = read_checkpoint(checkpoint(*batches, committed=11))
 
-    assert (found.batch, found.places) == (10, {"ticks": At(1, 11)})  # 10 is behind 9, though not as a text
+    assert (found.batch, found.places) == (
+        10,
+        {"ticks": StreamPosition(1, 11)},
+    )  # 10 is behind 9, though not as a text
 
 
 @pytest.mark.rule("P4.12")
@@ -49,7 +52,7 @@ def test_of_several_sources_those_of_topics_count_each_topic_by_the_one_that_is_
 
     found = read_checkpoint(checkpoint([KAFKA, OURS, "-", other], committed=1))
 
-    assert found.places == {"quakes": At(1, 4), "ticks": At(2, 40)}
+    assert found.places == {"quakes": StreamPosition(1, 4), "ticks": StreamPosition(2, 40)}
 
 
 def test_before_its_first_commit_a_stream_has_no_place(checkpoint):
@@ -74,7 +77,9 @@ def test_what_is_no_checkpoint_of_ours_is_refused(checkpoint, tmp_path):
 
 
 def test_a_stream_of_other_topics_is_refused():
-    stranger = ConsumerLag(checkpoint="./c", batch=3, places={"b": At(1, 1), "a": At(1, 1)})
+    stranger = ConsumerLag(
+        checkpoint="./c", batch=3, places={"b": StreamPosition(1, 1), "a": StreamPosition(1, 1)}
+    )
 
     with pytest.raises(Rejected, match=r"\./c is of a stream that reads a, b, and none of these topics"):
         Lags([stranger], {})
@@ -90,10 +95,17 @@ def test_a_stream_is_behind_by_what_has_come_since(read, tmp_path):
         store.topic("ticks").delete(match="b")
         store.delete("empty")
         store.create("empty").put(1)
-    places = {"empty": At(1, 7), "quakes": At(1, 104), "ticks": At(1, 101), "gone": At(1, 3)}
+    places = {
+        "empty": StreamPosition(1, 7),
+        "quakes": StreamPosition(1, 104),
+        "ticks": StreamPosition(1, 101),
+        "gone": StreamPosition(1, 3),
+    }
     consumers = [
         ConsumerLag(checkpoint="./a", batch=9, places=places),
-        ConsumerLag(checkpoint="./b", batch=1, places={"capped": At(1, 3), "ticks": At(1, 81)}),
+        ConsumerLag(
+            checkpoint="./b", batch=1, places={"capped": StreamPosition(1, 3), "ticks": StreamPosition(1, 81)}
+        ),
         ConsumerLag(checkpoint="./new", batch=None, places={}),
     ]
     frame = read(path=str(data), subscribePattern="capped|empty|quakes|ticks")
@@ -113,7 +125,9 @@ def test_a_stream_is_behind_by_what_has_come_since(read, tmp_path):
 def test_a_topic_without_a_record_is_nothing_to_be_behind_of():
     offsets = TopicOffsets(name="t", epoch=1, earliest=5, stop=9, end=9)
 
-    (lag,) = Lags([ConsumerLag(checkpoint="c", batch=1, places={"t": At(1, 5)})], {"t": offsets}).of([])
+    (lag,) = Lags(
+        [ConsumerLag(checkpoint="c", batch=1, places={"t": StreamPosition(1, 5)})], {"t": offsets}
+    ).of([])
 
     assert (lag.seqs, lag.records, lag.seconds) == (4, 0, 0.0)
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from tests.spark.stores import opened
-from topics.spark.lags import At, read_checkpoint
+from topics.spark.lags import StreamPosition, read_checkpoint
 
 
 @pytest.fixture
@@ -57,4 +57,4 @@ def test_runs_one_after_the_other_deliver_each_record_once(stream, tmp_path):
     ends = [sum(at["next"] - 1 for at in offset.values()) for offset in offsets]
     assert [after - before for before, after in pairwise(ends)] == [8, 8, 4]
     at = read_checkpoint(str(tmp_path / "checkpoint"))  # which a report tells lags by
-    assert (at.batch, at.places) == (3, {"quakes": At(1, 36), "ticks": At(1, 6)})
+    assert (at.batch, at.places) == (3, {"quakes": StreamPosition(1, 36), "ticks": StreamPosition(1, 6)})

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from topics.crypto.did import Did
 from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Corrupt
-from topics.lattice.owners.authority import Authority, Keys
+from topics.lattice.owners.authority import Authority, OwnerKeys
 from topics.lattice.owners.owner import OwnerLattice
 from topics.lattice.values.algebra import LwwLattice, MapLattice
 from topics.testing.clock import ManualClock
@@ -34,9 +34,11 @@ class Accounts:
     """#42 belongs to Alice and Bob, #7 to Carol, did:web:example.com to Carol."""
 
     def keys_of(self, who):
-        return {42: Keys([ALICE.public, BOB.public]), 7: Keys([CAROL.public]), WEB: Keys([CAROL.public])}.get(
-            who
-        )
+        return {
+            42: OwnerKeys([ALICE.public, BOB.public]),
+            7: OwnerKeys([CAROL.public]),
+            WEB: OwnerKeys([CAROL.public]),
+        }.get(who)
 
 
 def authority(clock=None):

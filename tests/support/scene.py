@@ -9,7 +9,6 @@ from topics.kernel.config import parse_config
 from topics.kernel.limits import KIB, Limits
 from topics.log.reads.diff import DiffQuery
 from topics.log.reads.match import parse_match
-from topics.simulation.checkpoint import take_checkpoint
 from topics.simulation.machine import open_simulated, peek, restarted
 from topics.simulation.oracle import facts
 from topics.store.inline import carry_out
@@ -87,7 +86,7 @@ class Scene:
 
     def checkpoint(self):
         """One whole round of a checkpoint."""
-        take_checkpoint(self.opened.checkpointer, self.drain)
+        carry_out(self.engine, self.opened.checkpointer.round(), self.drain)
 
     def reclaim(self):
         """Slices of rewriting until nothing is left to rewrite; says how many segments were."""

@@ -14,7 +14,7 @@ from topics.weaver.store.intention_store import open_store
 from topics.weaver.sync.inventory import Inventory
 from topics.weaver.sync.limits import ExchangeOptions
 from topics.weaver.sync.ranges import Scheme
-from topics.weaver.sync.session import Session, SessionPhase
+from topics.weaver.sync.session import SessionPhase, SyncSession
 from topics.weaver.sync.wire import decode, encode
 from topics.weaver.weaver import Weaver
 
@@ -43,7 +43,7 @@ class Place(Site):
         return self.inventory.envelopes(names)
 
     def session(self, *, initiator, options=OPTIONS, scheme=Scheme.XOR):
-        return Session(self.inventory, self.clock, initiator=initiator, scheme=scheme, options=options)
+        return SyncSession(self.inventory, self.clock, initiator=initiator, scheme=scheme, options=options)
 
 
 class Line:

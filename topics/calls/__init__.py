@@ -7,9 +7,7 @@ workers wait for anything.
     call            what a call is; how one, or several in turn, are carried out in a process and over HTTP
     records         the calls on the records of a topic
     consumers       the calls on the durable consumers of a topic
-    jobs            the calls on the jobs of a queue
-    job_checks      what a caller says of jobs, as the commands the engine takes
-    job_values      jobs as values: leased, peeked at, answered by a server
+    queues          the jobs of a queue: the calls on them, and they as values
     definitions     the calls on what acts on topics by itself: schedules, routers
     topics          the calls on topics, and on a store as a whole
     blocking        `Topic`, and `TopicStore`, which `Store` and `Client` are: the calls as methods

@@ -12,17 +12,17 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 from topics.calls import consumers as of_consumers
-from topics.calls import jobs as of_jobs
 from topics.calls import records as of_records
 from topics.calls import topics as of_topics
 from topics.calls.call import Call, Steps
 from topics.calls.definitions import routers as of_routers
 from topics.calls.definitions import schedules as of_schedules
-from topics.calls.job_values import Claimant, LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.page import Page, Record
 from topics.calls.producing.async_producer import AsyncProducer
 from topics.calls.producing.batches import Rules
+from topics.calls.queues import jobs as of_jobs
+from topics.calls.queues.values import Claimant, LeasedRecord, worker_name
 from topics.calls.watching.async_watch import AsyncFeed, AsyncWatch
 from topics.calls.watching.rules import Asked, WatchRules
 from topics.calls.workers.async_worker import AsyncWorker

@@ -147,7 +147,7 @@ def fields_body(fields: Mapping[str, object], **optional: object) -> bytes:
 # Answers.
 
 
-class Sent(msgspec.Struct, gc=False):
+class SentRecord(msgspec.Struct, gc=False):
     """A record as the wire has it."""
 
     seq: int = msgspec.field(name="$seq")
@@ -168,7 +168,7 @@ class _Page(msgspec.Struct):
     topic: str
     epoch: int
     from_seq: int
-    records: list[Sent]
+    records: list[SentRecord]
     next_from_seq: int
     head_seq: int
     durable_seq: int
@@ -236,7 +236,7 @@ def read_page(body: bytes) -> Page:
     return Page(**fields | {"records": [Record(view_of(sent)) for sent in found.records]})
 
 
-def view_of(sent: Sent) -> FrameView:
+def view_of(sent: SentRecord) -> FrameView:
     """The record as the store itself has it, as far as the wire carries it: own expiry and ids stay behind."""
     exts: dict[int, bytes] = {}
     if sent.key:

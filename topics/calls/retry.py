@@ -1,8 +1,8 @@
 """A request repeated as often as that is safe and worth it: a generator, which blocking and async transports drive.
 
-It yields `Send`, and is sent the `Answer` or thrown `Unreachable`; and `Sleep`. A request that never left is repeated
-whatever it asks. One that may have arrived is repeated only if twice is as good as once: reads, and writes under an
-idempotency key. For how long is `patience`'s to say.
+It yields `Send`, and is sent the `HttpAnswer` or thrown `Unreachable`; and `Sleep`. A request that never left is
+repeated whatever it asks. One that may have arrived is repeated only if twice is as good as once: reads, and writes
+under an idempotency key. For how long is `patience`'s to say.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Sleep:
 
 
 @attrs.frozen
-class Answer:
+class HttpAnswer:
     """`body`: bytes, or of a good answer what the transport was told to make of it. `retry_after`: the header."""
 
     status: int
@@ -69,7 +69,7 @@ class Answer:
         return 200 <= self.status < 300
 
 
-Talk: TypeAlias = Generator[Send | Sleep, Answer | None, T]
+Talk: TypeAlias = Generator[Send | Sleep, HttpAnswer | None, T]
 
 
 @attrs.define

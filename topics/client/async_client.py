@@ -14,10 +14,10 @@ from anyio import from_thread, to_thread
 from topics.calls import topics
 from topics.calls.awaiting import AsyncTopicStore, of_store
 from topics.calls.call import Steps, drive_async, over_http
-from topics.calls.job_values import Claimant
 from topics.calls.methods import named
 from topics.calls.patience import Pace, Patience
-from topics.calls.retry import Answer, Line, Send, Sleep
+from topics.calls.queues.values import Claimant
+from topics.calls.retry import HttpAnswer, Line, Send, Sleep
 from topics.calls.watching.async_watch import AsyncFeed
 from topics.calls.watching.rules import Asked
 from topics.calls.workers.desk import Supply
@@ -118,7 +118,7 @@ class AsyncClient(AsyncTopicStore):
         written: Written = await drive_async(asking, partial(self._answer, take=take))
         return written
 
-    async def _answer(self, asked: Send | Sleep, take: Take | None = None) -> Answer | None:
+    async def _answer(self, asked: Send | Sleep, take: Take | None = None) -> HttpAnswer | None:
         """What a conversation asks for."""
         if isinstance(asked, Send):
             return await self._transport.send(asked.request, take)

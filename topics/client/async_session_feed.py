@@ -8,12 +8,12 @@ from typing import Any
 import anyio
 import httpx
 
-from topics.calls.retry import Answer, Line, Request, Send, Sleep
+from topics.calls.retry import HttpAnswer, Line, Request, Send, Sleep
 from topics.calls.watching.cursors import Cursors
 from topics.calls.watching.rules import Asked
 from topics.calls.watching.session import Receive, Session
 from topics.client.async_transport import AsyncTransport, begin, close, end
-from topics.client.transport import Body, check_events, closed, failures_told
+from topics.client.transport import BodyPieces, check_events, closed, failures_told
 
 
 class AsyncEventStream:
@@ -26,7 +26,7 @@ class AsyncEventStream:
         self._is_read = False
         transport.streams.add(self)
 
-    async def open(self, request: Request) -> Answer:
+    async def open(self, request: Request) -> HttpAnswer:
         """As `EventStream.open`."""
         await self.aclose()
         if self._transport.is_closed:
@@ -39,14 +39,14 @@ class AsyncEventStream:
                 self._found = found, found.aiter_raw()
                 if found.is_success:
                     check_events(found, url)
-                    return Answer(found.status_code, b"")
-                body = Body(url)
+                    return HttpAnswer(found.status_code, b"")
+                body = BodyPieces(url)
                 async for piece in self._found[1]:
                     body.add(piece)
         except BaseException:
             await self.aclose()
             raise
-        return Answer(found.status_code, body.whole, found.headers.get("retry-after"))
+        return HttpAnswer(found.status_code, body.whole, found.headers.get("retry-after"))
 
     async def receive(self) -> bytes:
         """As `EventStream.receive`."""

@@ -16,9 +16,17 @@ from weakref import WeakSet
 import anyio
 import httpx
 
-from topics.calls.retry import Answer, Request
+from topics.calls.retry import HttpAnswer, Request
 from topics.client.address import Address
-from topics.client.transport import Body, build, check_encoding, closed, failures_told, settings, size_told
+from topics.client.transport import (
+    BodyPieces,
+    build,
+    check_encoding,
+    closed,
+    failures_told,
+    settings,
+    size_told,
+)
 
 CONNECTIONS_MAX: Final = 512  # each reader that waits has one
 
@@ -53,7 +61,7 @@ class AsyncTransport:
             await stream.aclose()
         await close(*self._idle, *self._busy)
 
-    async def send(self, request: Request, take: Take | None = None) -> Answer:
+    async def send(self, request: Request, take: Take | None = None) -> HttpAnswer:
         """As `Transport.send`. Cancelled, it takes its connection along."""
         async with self._room:
             if self.is_closed:
@@ -72,13 +80,13 @@ class AsyncTransport:
                 self._idle.append(http)
             return answer
 
-    async def _exchange(self, http: httpx.AsyncClient, request: Request, take: Take | None) -> Answer:
+    async def _exchange(self, http: httpx.AsyncClient, request: Request, take: Take | None) -> HttpAnswer:
         found = await begin(http, self.url, request)
         pieces = found.aiter_raw()
         try:
             check_encoding(found, self.url)
             if take is None or not found.is_success:
-                body = Body(self.url)
+                body = BodyPieces(self.url)
                 async for piece in pieces:
                     body.add(piece)
                 taken: Any = body.whole
@@ -86,7 +94,7 @@ class AsyncTransport:
                 taken = await take(pieces, size_told(found))
         finally:
             await end(found, pieces)
-        return Answer(found.status_code, taken, found.headers.get("retry-after"))
+        return HttpAnswer(found.status_code, taken, found.headers.get("retry-after"))
 
 
 async def begin(http: httpx.AsyncClient, url: str, request: Request) -> httpx.Response:

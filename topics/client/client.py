@@ -15,7 +15,7 @@ from topics.calls.blocking import TopicStore, of_store
 from topics.calls.call import Steps, drive, over_http
 from topics.calls.methods import named
 from topics.calls.patience import Pace, Patience
-from topics.calls.retry import Answer, Line, Request, Send, Sleep
+from topics.calls.retry import HttpAnswer, Line, Request, Send, Sleep
 from topics.client.address import parse_address
 from topics.client.key import check_key, read_api_key
 from topics.client.session_feed import SessionFeed
@@ -26,7 +26,7 @@ from topics.kernel.checks import flag
 from topics.kernel.limits import Limits
 
 if TYPE_CHECKING:
-    from topics.calls.job_values import Claimant
+    from topics.calls.queues.values import Claimant
     from topics.calls.watching.rules import Asked
     from topics.calls.watching.watch import Feed
     from topics.calls.workers.desk import Supply
@@ -136,7 +136,7 @@ class Client(TopicStore):
 
     def _answer(
         self, asked: Send | Sleep, take: Callable[[Iterator[bytes], int | None], Any] | None = None
-    ) -> Answer | None:
+    ) -> HttpAnswer | None:
         """What a conversation asks for."""
         if isinstance(asked, Send):
             return self._transport.send(asked.request, take)

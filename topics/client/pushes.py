@@ -21,14 +21,14 @@ from typing import Any, Final, Generic, TypeVar, cast
 import anyio
 import msgspec
 
-from topics.calls.job_values import Claimant, LeasedRecord, read_pushed, read_settled
-from topics.calls.jobs import Ack, Nack, Settle
 from topics.calls.messages import MALFORMED
 from topics.calls.patience import Absence
+from topics.calls.queues.jobs import Ack, Nack, Settle
+from topics.calls.queues.values import Claimant, LeasedRecord, read_pushed, read_settled
 from topics.calls.trouble import WORDS, Trouble, Unreachable, not_topics, told
 from topics.calls.workers.desk import Desk
 from topics.calls.workers.leases import LEFT
-from topics.client.websocket import Way, WebSocket, connected
+from topics.client.websocket import ClientWebSocket, Way, connected
 from topics.engine.replies import JobsSettled
 from topics.kernel.errors import TopicsError
 from topics.kernel.limits import Limits
@@ -101,7 +101,7 @@ class Pushes(Generic[J]):
 class _Line(Generic[J]):
     """What is said on one connection."""
 
-    def __init__(self, socket: WebSocket, queue: Claimant, desk: Desk[J], absence: Absence) -> None:
+    def __init__(self, socket: ClientWebSocket, queue: Claimant, desk: Desk[J], absence: Absence) -> None:
         self._socket = socket
         self._queue = queue
         self._desk = desk

@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx
 
-from topics.calls.retry import Answer, Line, Request, Send, Sleep
+from topics.calls.retry import HttpAnswer, Line, Request, Send, Sleep
 from topics.calls.watching.cursors import Cursors
 from topics.calls.watching.rules import Asked
 from topics.calls.watching.session import SILENT_S, Receive, Session
-from topics.client.transport import Body, Transport, build, check_events, closed, failures_told
+from topics.client.transport import BodyPieces, Transport, build, check_events, closed, failures_told
 
 
 class EventStream:
@@ -29,7 +29,7 @@ class EventStream:
         self._turn = threading.Lock()  # of who waits for something
         transport.streams.add(self)
 
-    def open(self, request: Request) -> Answer:
+    def open(self, request: Request) -> HttpAnswer:
         """Its answer; what comes of a good one is received.
 
         Raises:
@@ -39,7 +39,7 @@ class EventStream:
         with self._turn:
             return self._opened(request)
 
-    def _opened(self, request: Request) -> Answer:
+    def _opened(self, request: Request) -> HttpAnswer:
         self.close()
         if self._transport.is_closed:
             raise closed()
@@ -53,13 +53,13 @@ class EventStream:
                 self._pieces = found.iter_raw()
                 body = b""
             else:
-                whole = Body(url)
+                whole = BodyPieces(url)
                 for piece in found.iter_raw():
                     whole.add(piece)
                 body = whole.whole
         if self._is_cut:  # while it was opened, when there was nothing to cut
             self._shut()
-        return Answer(found.status_code, body, found.headers.get("retry-after"))
+        return HttpAnswer(found.status_code, body, found.headers.get("retry-after"))
 
     def receive(self) -> bytes:
         """The next bytes; none if it has ended, or is broken, or silent for too long."""

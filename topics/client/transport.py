@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 import httpx
 
-from topics.calls.retry import Answer, Request
+from topics.calls.retry import HttpAnswer, Request
 from topics.calls.trouble import WORDS, Trouble, Unreachable, not_topics, shown
 from topics.client.address import Address
 from topics.kernel.errors import Code, Rejected, invalid
@@ -33,7 +33,7 @@ ANSWER_BYTES_MAX: Final = 64 * MIB
 EVENTS: Final = "text/event-stream"
 
 
-class Stream(Protocol):
+class OpenStream(Protocol):
     """An answer without an end, on a connection of its own."""
 
     def cut(self) -> None: ...
@@ -47,7 +47,7 @@ class Transport:
         given = settings(address, api_key=api_key, cafile=cafile, connections_max=CONNECTIONS_MAX)
         self.headers, self.trust = given["headers"], given["verify"]
         self.connect = partial(httpx.Client, **given)
-        self.streams: WeakSet[Stream] = WeakSet()
+        self.streams: WeakSet[OpenStream] = WeakSet()
         self._pool = (os.getpid(), self.connect())
 
     @property
@@ -71,7 +71,7 @@ class Transport:
 
     def send(
         self, request: Request, take: Callable[[Iterator[bytes], int | None], Any] | None = None
-    ) -> Answer:
+    ) -> HttpAnswer:
         """One request and its answer. `take`: makes something of the body of a good one, which it is given as it comes,
         with its length if that is known.
 
@@ -90,10 +90,10 @@ class Transport:
                     body = take(found.iter_raw(), size_told(found))
             finally:
                 found.close()
-        return Answer(found.status_code, body, found.headers.get("retry-after"))
+        return HttpAnswer(found.status_code, body, found.headers.get("retry-after"))
 
     def _body(self, answer: httpx.Response) -> bytes:
-        body = Body(self.url)
+        body = BodyPieces(self.url)
         for piece in answer.iter_raw():
             body.add(piece)
         return body.whole
@@ -162,7 +162,7 @@ def size_told(found: httpx.Response) -> int | None:
     return int(length) if length.isdigit() else None
 
 
-class Body:
+class BodyPieces:
     """Of an answer, piece by piece."""
 
     def __init__(self, url: str) -> None:

@@ -46,7 +46,7 @@ class Way:
     silent_s: float = SILENT_S
 
 
-class WebSocket:
+class ClientWebSocket:
     """A connection, from the acceptance on."""
 
     def __init__(self, way: Way, stream: ByteStream, protocol: ClientProtocol) -> None:
@@ -123,7 +123,7 @@ class WebSocket:
 
 
 @asynccontextmanager
-async def connected(way: Way) -> AsyncIterator[WebSocket]:
+async def connected(way: Way) -> AsyncIterator[ClientWebSocket]:
     """A WebSocket to the server, which ends with the block.
 
     Raises:
@@ -141,7 +141,7 @@ async def connected(way: Way) -> AsyncIterator[WebSocket]:
         with failures_told(way.url, lambda: False):
             await _shake_hands(stream, protocol)
         _check(protocol, way.url)
-        yield WebSocket(way, stream, protocol)
+        yield ClientWebSocket(way, stream, protocol)
     finally:
         await anyio.aclose_forcefully(stream)
 

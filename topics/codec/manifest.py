@@ -30,7 +30,7 @@ _FileSize = Annotated[int, msgspec.Meta(ge=0, le=U32_MAX)]  # no kind of file is
 _Checksum = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
 
-class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LogEnd(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a shard's log ends in the backup: behind `offset` bytes of the WAL file whose first frame is `file`. The
     next frame is number `next_frame`.
     """
@@ -72,7 +72,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     backup: int
     ts: Count
-    vector: list[Position]
+    vector: list[LogEnd]
     topics: list[TopicEntry]
     files: list[FileEntry]
     cold: list[ColdEntry]

@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from topics.crypto.keys import KEY_SIZE, is_strong_key
-from topics.kernel.errors import Rejected, invalid
+from topics.kernel.errors import invalid
 
 DID_CHARS_MAX: Final = 2048
 ED25519_PREFIX: Final = b"\xed\x01"
@@ -58,15 +58,6 @@ def parse_did(text: str) -> Did:
     assert name
     assert method
     return Did(method, name)
-
-
-def is_did(text: str) -> bool:
-    """Whether the text is a DID."""
-    try:
-        parse_did(text)
-    except Rejected:
-        return False
-    return True
 
 
 def did_of_key(public: bytes) -> str:

@@ -14,15 +14,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
-from topics.calls import consumers, jobs, records, topics
+from topics.calls import consumers, records, topics
 from topics.calls.blocking import TopicStore
 from topics.calls.call import Call, Steps, carry_out, drive
 from topics.calls.consumers import standing
 from topics.calls.definitions import routers, schedules
-from topics.calls.job_checks import peeked
-from topics.calls.job_values import LeasedRecord, PeekedJob, leased_of, peeked_of
 from topics.calls.messages import TopicSummary, summary_of
 from topics.calls.page import Page, make_page
+from topics.calls.queues import jobs
+from topics.calls.queues.checks import peeked
+from topics.calls.queues.values import LeasedRecord, PeekedJob, leased_of, peeked_of
 from topics.calls.watching.rules import Asked
 from topics.calls.watching.watch import Feed
 from topics.codec.log.frame import FrameView

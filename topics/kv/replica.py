@@ -380,11 +380,6 @@ def check_replica_id(replica: object) -> str:
     return replica
 
 
-def newest_in_store(store: KvStore) -> int:
-    """The highest stamp in a store."""
-    return max(store.floor, store.newest)
-
-
 def _keyed(stores: Mapping[str, KvStore]) -> Stores:
     return {name: store for name, store in stores.items()}  # noqa: C416  # a map whose keys are a wider type
 

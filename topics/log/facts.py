@@ -15,7 +15,7 @@ import msgspec
 
 from topics.log.dedupe import Result
 from topics.log.floors import Reason
-from topics.log.reads.consumers import Position
+from topics.log.reads.consumers import CommittedPosition
 from topics.log.routers import Inbound
 from topics.log.schedules import schedules_of
 from topics.log.topic import Move, Topic
@@ -91,7 +91,7 @@ def _take_consumers(topic: Topic) -> list[tuple[object, ...]]:
 
 def _give_consumers(topic: Topic, consumers: list[tuple[str, int, int]]) -> None:
     for name, seq, ts in consumers:
-        topic.consumers.put(name, Position(seq, ts))
+        topic.consumers.put(name, CommittedPosition(seq, ts))
 
 
 def _take_inbound(topic: Topic) -> list[tuple[int, int, int]]:

@@ -50,7 +50,7 @@ class MovedDirectory(ClaimedDirectory):
         )
 
 
-class Control:
+class ControlPipe:
     """What is asked, and answers. A request comes when the last one was answered."""
 
     def __init__(self, line: socket.socket) -> None:
@@ -97,7 +97,7 @@ def main() -> None:
     data, port_file = Path(asked.data), Path(asked.port_file)
     settings = load({"data": asked.data, "host": asked.host, "port": asked.port})
     server, options = settings.server(), settings.options()
-    control = Control(socket.socket(fileno=0))
+    control = ControlPipe(socket.socket(fileno=0))
 
     def ready(port: int) -> None:
         nonlocal server

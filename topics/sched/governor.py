@@ -28,7 +28,7 @@ REFUSE_FROM: Final = 0.95
 RETRY_AFTER_MS: Final = 1000  # of a write that was refused
 
 
-class Step(IntEnum):
+class PressureStep(IntEnum):
     """The ladder: each step is taken with those before it."""
 
     NOTHING = 0
@@ -87,15 +87,15 @@ class Governor:
         return self.pressure == 0 and not self.is_holding
 
     @property
-    def step(self) -> Step:
+    def step(self) -> PressureStep:
         """The highest that is taken."""
         if self.refuses:
-            return Step.REFUSE
+            return PressureStep.REFUSE
         if self.is_holding:
-            return Step.HOLD
+            return PressureStep.HOLD
         if self.pressure > WIDEN_ABOVE:
-            return Step.WIDEN
-        return Step.COALESCE if self.pressure > COALESCE_ABOVE else Step.NOTHING
+            return PressureStep.WIDEN
+        return PressureStep.COALESCE if self.pressure > COALESCE_ABOVE else PressureStep.NOTHING
 
     @property
     def coalesce_us(self) -> int:

@@ -15,16 +15,10 @@ from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, Wait
 from topics.kernel.errors import Fatal, Rejected, TopicsError
 from topics.simulation.backups import Backups
-from topics.store.inline import carry_out
 from topics.store.opened import Opened
 from topics.store.orders import next_order
 
 _BACKUP = 0.2
-
-
-def take_checkpoint(checkpointer: Checkpointer, drain: Callable[[], None]) -> None:
-    """All of a round. Raises what its steps raise."""
-    carry_out(checkpointer.engine, checkpointer.round(), drain)
 
 
 class Ask(Protocol):

@@ -56,7 +56,7 @@ from topics.simulation.machine import peek, restarted
 from topics.simulation.oracle import (
     Facts,
     PromiseBroken,
-    ShardLog,
+    ShardWrites,
     check_losses,
     difference,
     facts,
@@ -82,7 +82,7 @@ class Ledger:
         self.watch = SyncWatch()
         disk.monitor = self.watch.observe
         self.base = Catalog()
-        self.logs: list[ShardLog] = []
+        self.logs: list[ShardWrites] = []
         self.claims: dict[int, TopicClaims] = {}
         self.refused: set[bytes] = set()
         self._deletes: dict[str, PerhapsGone] = {}
@@ -325,7 +325,7 @@ class Ledger:
             topic_id: topic["jobs"] for topic_id, topic in self._found["topics"].items() if "jobs" in topic
         }
         self.base = recovered.catalog
-        self.logs = [ShardLog() for _ in range(engine.shards)]
+        self.logs = [ShardWrites() for _ in range(engine.shards)]
         self._places.clear()
         self._runs.clear()
         for topic_id in [gone for gone in self.claims if gone not in now["topics"]]:

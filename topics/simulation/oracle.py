@@ -43,7 +43,7 @@ class Unit:
     stop: int
 
 
-class ShardLog:
+class ShardWrites:
     """The writes of one shard since the last recovery. The first `written` of them were handed over whole."""
 
     __slots__ = ("units", "written")
@@ -91,7 +91,7 @@ def fold(catalog: Catalog, data: bytes) -> None:
 
 def find_prefixes(
     base: Catalog,
-    logs: Sequence[ShardLog],
+    logs: Sequence[ShardWrites],
     found: Facts,
     *,
     at_least: Sequence[int],

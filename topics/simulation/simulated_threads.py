@@ -44,7 +44,7 @@ _PERFORMANCE: Final = re.compile(rb'"performance":\{[^}]*\}')
 _DELAYS_S = (0.0, 0.0, 0.0002, 0.001, 0.004, 0.02)
 
 
-class Watcher(Protocol):
+class Observer(Protocol):
     """Who is told."""
 
     ledger: Ledger
@@ -112,7 +112,7 @@ def _tried(job: Callable[[], T]) -> T | OSError:
 class WatchedEngine(Engine):
     """The engine itself, its state shared; calls that clients cause are told to the watcher."""
 
-    def __init__(self, engine: Engine, watcher: Watcher) -> None:
+    def __init__(self, engine: Engine, watcher: Observer) -> None:
         self.__dict__ = engine.__dict__
         self._watcher = watcher
         self._records: dict[
@@ -172,7 +172,7 @@ def watch_claims(claims: Claims, began: Callable[[Ticket], None]) -> None:
     claims.began = began
 
 
-def watched(opened: Opened, watcher: Watcher) -> Opened:
+def watched(opened: Opened, watcher: Observer) -> Opened:
     """The same store, under watch."""
     engine = WatchedEngine(opened.engine, watcher)
     writers = [WatchedWriter(writer, watcher.ledger) for writer in opened.writers]

@@ -27,7 +27,7 @@ VERSION: Final = b"v1"
 _HEAD_LINES: Final = 2  # the version and the settings
 
 
-class At(msgspec.Struct, forbid_unknown_fields=True):
+class StreamPosition(msgspec.Struct, forbid_unknown_fields=True):
     """Where a stream is in one instance of a topic: the first seq that is still to come."""
 
     epoch: int
@@ -40,7 +40,7 @@ class ConsumerLag:
 
     checkpoint: str
     batch: int | None
-    places: Mapping[str, At]
+    places: Mapping[str, StreamPosition]
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +71,7 @@ def read_checkpoint(path: str) -> ConsumerLag:
     if not batches:
         return ConsumerLag(checkpoint=path, batch=None, places={})
     batch = max(batches)
-    places: dict[str, At] = {}
+    places: dict[str, StreamPosition] = {}
     for source in _sources(disk, path, batch):
         for topic, at in source.items():
             held = places.get(topic)
@@ -82,7 +82,7 @@ def read_checkpoint(path: str) -> ConsumerLag:
     return ConsumerLag(checkpoint=path, batch=batch, places=places)
 
 
-def _sources(disk: Disk, path: str, batch: int) -> Iterator[Mapping[str, At]]:
+def _sources(disk: Disk, path: str, batch: int) -> Iterator[Mapping[str, StreamPosition]]:
     """The offsets of each source that is ours."""
     name = f"offsets/{batch}"
     size = disk.size(name)
@@ -94,7 +94,7 @@ def _sources(disk: Disk, path: str, batch: int) -> Iterator[Mapping[str, At]]:
         raise invalid("checkpoint", f"{path}: {name} is of version {version!r}; only v1 is known")
     for line in lines[_HEAD_LINES:]:
         try:
-            yield msgspec.json.decode(line, type=dict[str, At])
+            yield msgspec.json.decode(line, type=dict[str, StreamPosition])
         except (msgspec.MsgspecError, UnicodeDecodeError):
             continue  # of another source, or - where a source has no offset yet
 

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from topics.calls.patience import Pace, Patience
-from topics.calls.retry import Answer, Line, Send, Sleep
+from topics.calls.retry import HttpAnswer, Line, Send, Sleep
 from topics.calls.trouble import Trouble, Unreachable
 from topics.calls.watching.course import Course
 from topics.calls.watching.cursors import Cursors
@@ -74,7 +74,7 @@ class History:
         assert 0 < step.seconds <= 1
         return None
 
-    def _begin(self, asked: dict[str, Any]) -> Answer:
+    def _begin(self, asked: dict[str, Any]) -> HttpAnswer:
         self.posts.append(asked)
         wid = f"wid_{len(self.posts)}"
         places = {name: start.get("from_seq", 0) for name, start in asked["topics"].items()}
@@ -83,13 +83,13 @@ class History:
             name: {"from_seq": seq, "head_seq": 99, "earliest_seq": 1, "epoch": 1}
             for name, seq in places.items()
         }
-        return Answer(200, json.dumps({"wid": wid, "stream_url": "", "topics": there}).encode())
+        return HttpAnswer(200, json.dumps({"wid": wid, "stream_url": "", "topics": there}).encode())
 
-    def _open(self, wid: str, last_id: str) -> Answer:
+    def _open(self, wid: str, last_id: str) -> HttpAnswer:
         self.opened += 1
         self.ids.append(last_id)
         if self.opened in self.forgets:
-            return Answer(404, b'{"error":{"code":"not_found","message":"no such watch"}}')
+            return HttpAnswer(404, b'{"error":{"code":"not_found","message":"no such watch"}}')
         places = self.sessions[wid]
         if last_id:
             places |= json.loads(urlsafe_b64decode(last_id + "=="))
@@ -97,7 +97,7 @@ class History:
         if self.opened <= len(self.cuts):
             sent = sent[: self.cuts[self.opened - 1]]
         self.stream = iter([sent[i : i + 7] for i in range(0, len(sent), 7)])
-        return Answer(200, b"")
+        return HttpAnswer(200, b"")
 
     def _frames(self, places: dict[str, int]) -> Iterator[bytes]:
         yield b"retry: 2000\n\n"

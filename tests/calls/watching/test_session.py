@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import topics
 from tests.calls.watching.streams import Frame, History, lost, records, tombstone, watched
-from topics.calls.retry import Answer, Send
+from topics.calls.retry import HttpAnswer, Send
 from topics.kernel.errors import TopicsError
 
 FRAMES = [
@@ -90,7 +90,7 @@ def test_it_comes_again_by_the_last_id_and_without_one_by_another_session() -> N
 class Saying(History):
     """Instead of the first stream it says this, and instead of the second session it answers `again`."""
 
-    def __init__(self, said: bytes, *again: Answer | TopicsError) -> None:
+    def __init__(self, said: bytes, *again: HttpAnswer | TopicsError) -> None:
         super().__init__(FRAMES)
         self.said, self.again = said, list(again)
 
@@ -105,7 +105,7 @@ class Saying(History):
             if self.posts and not self.opened and self.said:
                 self.opened += 1
                 self.stream = iter([self.said])
-                return Answer(200, b"")
+                return HttpAnswer(200, b"")
         return super().answer(step)
 
 
@@ -148,7 +148,7 @@ def test_a_topic_that_cannot_be_read_is_an_error_that_says_how_to_go_on() -> Non
 def test_what_does_not_pass_is_raised_with_the_servers_words(
     status: int, code: str, kind: type[Exception]
 ) -> None:
-    refusal = Answer(status, json.dumps({"error": {"code": code, "message": "its own words"}}).encode())
+    refusal = HttpAnswer(status, json.dumps({"error": {"code": code, "message": "its own words"}}).encode())
     with pytest.raises(kind, match="its own words"):
         watched(Saying(error(code=503, error="", reason="session_expired"), refusal), "a")
     with pytest.raises(kind, match="its own words"):
@@ -163,7 +163,7 @@ def test_a_server_that_is_away_is_waited_for() -> None:
 
 def test_a_topic_that_is_gone_when_it_comes_again_was_deleted() -> None:
     there = {"b": {"from_seq": 0, "head_seq": 99, "earliest_seq": 1, "epoch": 1}}
-    again = Answer(200, json.dumps({"wid": "wid_1", "topics": there}).encode())
+    again = HttpAnswer(200, json.dumps({"wid": "wid_1", "topics": there}).encode())
     history = Saying(b": hb\n\n", again)
 
     assert told(watched(history, "a", "b")[0]) == EXPECTED | {"a": ["gone"]}

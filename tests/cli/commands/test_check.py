@@ -14,7 +14,7 @@ from tests.support.planting import plant
 from tests.support.sample_store import build, write_out
 from topics.audit.fsck import FsckReport
 from topics.audit.scan.rows import Severity, Violation
-from topics.cli.commands.check import print_report
+from topics.cli.commands.directory.check import print_report
 
 
 @pytest.fixture

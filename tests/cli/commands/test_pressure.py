@@ -11,7 +11,7 @@ import pytest
 import topics
 from topics.cli.commands.serve import LEFT_OFF
 from topics.cli.demo.private_server import PrivateServer
-from topics.sched.governor import Step
+from topics.sched.governor import PressureStep
 
 Call = Callable[..., Any]
 
@@ -48,4 +48,4 @@ def test_the_server_of_a_directory_is_found(
 
 
 def test_every_step_has_its_words() -> None:
-    assert list(LEFT_OFF) == [step.name.lower() for step in Step]
+    assert list(LEFT_OFF) == [step.name.lower() for step in PressureStep]

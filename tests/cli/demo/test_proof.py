@@ -5,12 +5,14 @@ from __future__ import annotations
 import pathlib
 
 import topics
-from topics.cli.demo.proof import WRITERS, Ack, TopicProof, examine, parts_of, payload
+from topics.cli.demo.proof import WRITERS, AckedWrite, TopicProof, examine, parts_of, payload
 
 ROWS = [b'{"row":%d}' % i for i in range(7)]
 
 
-def live(directory: pathlib.Path, *, leave_out: int | None = None, alter: int | None = None) -> list[Ack]:
+def live(
+    directory: pathlib.Path, *, leave_out: int | None = None, alter: int | None = None
+) -> list[AckedWrite]:
     """What the writers do, on one thread: eight writes; one of them may be promised and not made, or made wrongly."""
     acks = []
     with topics.open(directory) as store:
@@ -23,14 +25,14 @@ def live(directory: pathlib.Path, *, leave_out: int | None = None, alter: int | 
                 records[-1] = records[-1][:-2] + b".5}}"
             if number == leave_out:
                 head = topic.state().head_seq
-                acks.append(Ack(0, number, head + 1, head + len(records)))
+                acks.append(AckedWrite(0, number, head + 1, head + len(records)))
                 continue
             written = topic.put_many([topics.Raw(record) for record in records])
-            acks.append(Ack(0, number, written.first_seq or 0, written.last_seq or 0))
+            acks.append(AckedWrite(0, number, written.first_seq or 0, written.last_seq or 0))
     return acks
 
 
-def finding(directory: pathlib.Path, acks: list[Ack]) -> TopicProof:
+def finding(directory: pathlib.Path, acks: list[AckedWrite]) -> TopicProof:
     with topics.open(directory) as store:
         (found,) = [found for found in examine(store, ROWS, acks) if found.topic == WRITERS[0].topic]
     return found

@@ -11,7 +11,7 @@ import pytest
 
 import topics
 from tests.support.embedded import wait_until
-from topics.cli.work.shift import Ended, Shift, WorkRules
+from topics.cli.work.shift import JobOutcome, Shift, WorkRules
 
 
 class Hand:
@@ -43,7 +43,7 @@ class Running:
         self, queue: topics.Queue, *, start: Callable[[Any], Any] | None = None, **rules: Any
     ) -> None:
         self._hands: list[Hand] = []
-        self.ended: list[Ended] = []
+        self.ended: list[JobOutcome] = []
         given: dict[str, Any] = {"concurrency": 8, "lease_ms": 60_000, "grace_s": 0, "backs_off": False}
         self.shift = Shift(
             queue, start or self._start, WorkRules(**{**given, "until_empty": True, **rules}),
@@ -62,7 +62,7 @@ class Running:
         """By job: threads begin them in any order."""
         return sorted(self._hands, key=lambda hand: hand.job.seq)
 
-    def end(self) -> list[Ended]:
+    def end(self) -> list[JobOutcome]:
         self.thread.join(20)
         assert not self.thread.is_alive()
         return self.ended

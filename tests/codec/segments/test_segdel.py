@@ -7,12 +7,12 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.codec.segments.segdel import ENTRIES_MAX, Ended, decode_del, encode_del
+from topics.codec.segments.segdel import ENTRIES_MAX, EndedRecords, decode_del, encode_del
 from topics.codec.segments.segidx import DELETED, ENDS, EXPIRED
 from topics.kernel.errors import Corrupt
 
 SEED = 0x5EED
-SAMPLE = encode_del(Ended(7, 3, bytes((0, DELETED, DELETED, EXPIRED, 0))), SEED)
+SAMPLE = encode_del(EndedRecords(7, 3, bytes((0, DELETED, DELETED, EXPIRED, 0))), SEED)
 
 
 def spelled(*runs, magic=b"TOPSDEL\0", version=1, reserved=0, topic_id=7, first_seq=3, entries=5, count=None):
@@ -29,7 +29,7 @@ def spelled(*runs, magic=b"TOPSDEL\0", version=1, reserved=0, topic_id=7, first_
     st.lists(st.sampled_from((0, DELETED, EXPIRED, ENDS))).map(bytes),
 )
 def test_what_ended_comes_back(topic_id, first_seq, ends):
-    ended = Ended(topic_id, first_seq, ends)
+    ended = EndedRecords(topic_id, first_seq, ends)
 
     assert decode_del(encode_del(ended, SEED), SEED) == ended
     assert decode_del(memoryview(bytearray(encode_del(ended, SEED))), SEED) == ended
@@ -84,7 +84,7 @@ def test_what_is_wrong_is_named(data, field):
 
 def test_more_entries_than_the_segment_has_are_refused_before_room_is_made_for_them():
     """A head may say ten million, with a checksum to it: whoever knows the segment knows better."""
-    data = encode_del(Ended(1, 1, bytes(999) + bytes((DELETED,))), SEED)
+    data = encode_del(EndedRecords(1, 1, bytes(999) + bytes((DELETED,))), SEED)
     assert len(decode_del(data, SEED, entries_max=1000).ends) == 1000
     with pytest.raises(Corrupt, match="1 runs in 1000 entries"):
         decode_del(data, SEED, entries_max=999)

@@ -13,7 +13,7 @@ from topics.host.directory.layout import CURRENT_FILE, CURRENT_SIZE, hint, wal_p
 from topics.host.wal.walfile import (
     MARK_SIZE,
     Create,
-    Extend,
+    ExtendFile,
     Rename,
     SyncData,
     SyncDir,
@@ -146,8 +146,8 @@ def test_the_next_file_is_reserved_with_real_zeros_and_synced_ahead_of_need():
     run(log.disk, log.wal.reserve(4096))
     log.wal.reserved(4096)
     assert bytes(4096) == log.disk.content("wal/gen-0/shard-00/next.tmp")
-    assert [Extend, SyncData] == kinds(log.wal.reserve(8192))
-    steps = [Create, SyncData, Extend, SyncData, Extend, SyncData]
+    assert [ExtendFile, SyncData] == kinds(log.wal.reserve(8192))
+    steps = [Create, SyncData, ExtendFile, SyncData, ExtendFile, SyncData]
     assert steps == kinds(Log().wal.reserve(9 << 20))  # no sync of much at once
 
 
@@ -191,7 +191,7 @@ def test_what_room_says_fits_without_a_new_reserve():
         overhead = log.batch(size=0).size
         plan = log.wal.place(log.batch(size=room - overhead), TS)
 
-        assert not any(isinstance(op, Create | Extend) for op in plan.write)
+        assert not any(isinstance(op, Create | ExtendFile) for op in plan.write)
         run(log.disk, plan.write)
 
 

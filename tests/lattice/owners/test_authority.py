@@ -14,7 +14,7 @@ from topics.lattice.owners.authority import (
     KEYS_PER_OWNER_MAX,
     Authority,
     Fate,
-    Keys,
+    OwnerKeys,
     address_of,
     is_owner,
 )
@@ -85,7 +85,7 @@ def test_a_key_signs_for_itself():
 @pytest.mark.parametrize("owner", [42, "#42", "did:convex:42", "did:convex:#42", "did:convex:%2342"])
 def test_an_address_asks_its_resolver(owner):
     """Every key of the account signs, in each form of the address."""
-    rules = authority(addresses=Accounts({42: Keys({ALICE, BOB})}))
+    rules = authority(addresses=Accounts({42: OwnerKeys({ALICE, BOB})}))
 
     assert [rules.allows(owner, key) for key in (ALICE, BOB, ROGUE)] == [True, True, False]
 
@@ -103,7 +103,7 @@ def test_a_did_key_signs_for_itself():
 @pytest.mark.rule("R4.2.4")
 def test_a_name_goes_through_the_name_resolver():
     """To an address, and from there to its keys. A name of digits is an address."""
-    rules = authority(addresses=Accounts({7: Keys([ALICE])}), names=Names({"alice.acme": 7, "8": 7}))
+    rules = authority(addresses=Accounts({7: OwnerKeys([ALICE])}), names=Names({"alice.acme": 7, "8": 7}))
 
     assert rules.allows("did:convex:alice.acme", ALICE) is True
     assert rules.allows("did:convex:alice.acme", BOB) is False
@@ -115,7 +115,7 @@ def test_a_name_goes_through_the_name_resolver():
 @pytest.mark.rule("R4.2.5")
 def test_other_dids_ask_the_resolver_of_their_method():
     """With the identity, path and fragment cut off."""
-    rules = authority(dids={"web": Web({Did("web", "example.com:8080"): Keys([ALICE])})})
+    rules = authority(dids={"web": Web({Did("web", "example.com:8080"): OwnerKeys([ALICE])})})
 
     assert rules.allows("did:web:example.com%3A8080/users#a", ALICE) is True
     assert rules.allows("did:web:example.com", ALICE) is False
@@ -134,7 +134,10 @@ def test_other_dids_ask_the_resolver_of_their_method():
             "dids": {"web": Failing(ZeroDivisionError())},
         },
         {"addresses": Accounts({42: {ALICE}}), "dids": {"web": Web({Did("web", "a"): "keys"})}},
-        {"addresses": Accounts({42: Keys([1, "a"])}), "dids": {"web": Web({Did("web", "a"): Keys(3)})}},
+        {
+            "addresses": Accounts({42: OwnerKeys([1, "a"])}),
+            "dids": {"web": Web({Did("web", "a"): OwnerKeys(3)})},
+        },
     ],
     ids=["none", "silent", "failing", "untyped", "wrongly-typed"],
 )
@@ -156,7 +159,7 @@ def test_what_cannot_be_verified_is_refused(owner, resolvers):
 def test_unknown_forms_are_no_owners(owner):
     """A hex string is none of the forms, nor is a number in a second spelling."""
     assert is_owner(owner) is False
-    assert authority(addresses=Accounts({42: Keys([ALICE])})).allows(owner, ALICE) is False
+    assert authority(addresses=Accounts({42: OwnerKeys([ALICE])})).allows(owner, ALICE) is False
 
 
 @pytest.mark.rule("R4.2.7", "R13.1")
@@ -164,7 +167,7 @@ def test_small_order_keys_sign_for_nobody():
     """Not as an owner, not as a signer that a resolver names."""
     for point in small_order_points():
         for weak in encodings(point):
-            rules = authority(addresses=Accounts({42: Keys([weak, ALICE])}))
+            rules = authority(addresses=Accounts({42: OwnerKeys([weak, ALICE])}))
             assert is_owner(weak) is False
             assert rules.allows(weak, weak) is False
             assert rules.allows(42, weak) is False
@@ -175,18 +178,18 @@ def test_an_account_has_a_bounded_number_of_keys():
     """The most is allowed, one more is no answer."""
     keys = [KeyPair.from_seed(n.to_bytes(32, "big")).public for n in range(KEYS_PER_OWNER_MAX + 1)]
 
-    assert authority(addresses=Accounts({1: Keys(keys[1:])})).allows(1, keys[1]) is True
-    assert authority(addresses=Accounts({1: Keys(keys)})).allows(1, keys[1]) is False
+    assert authority(addresses=Accounts({1: OwnerKeys(keys[1:])})).allows(1, keys[1]) is True
+    assert authority(addresses=Accounts({1: OwnerKeys(keys)})).allows(1, keys[1]) is False
 
 
 @pytest.mark.rule("R4.2.9")
 def test_answers_are_kept_for_their_time():
     """The resolver is asked once, and again after it: a key that is gone then signs no more."""
-    clock, accounts = ManualClock(), Accounts({42: Keys([ALICE])})
+    clock, accounts = ManualClock(), Accounts({42: OwnerKeys([ALICE])})
     rules = authority(clock, addresses=accounts)
 
     assert rules.allows(42, ALICE) is True
-    accounts.keys = {42: Keys([BOB])}
+    accounts.keys = {42: OwnerKeys([BOB])}
     clock.advance(TTL - 1)
     assert [rules.allows(42, ALICE), rules.allows(42, BOB)] == [True, False]
     assert accounts.asked == [42]
@@ -200,7 +203,8 @@ def test_an_answer_may_say_how_long_it_holds():
     """Shorter than the cache would keep it, or over already."""
     clock = ManualClock(5000)
     rules = authority(
-        clock, addresses=Accounts({1: Keys([ALICE], until_ms=5010), 2: Keys([ALICE], until_ms=5000)})
+        clock,
+        addresses=Accounts({1: OwnerKeys([ALICE], until_ms=5010), 2: OwnerKeys([ALICE], until_ms=5000)}),
     )
 
     assert rules.allows(1, ALICE) is True
@@ -217,7 +221,7 @@ def test_a_failure_is_not_kept():
     rules = authority(addresses=accounts)
     assert rules.allows(42, ALICE) is False
 
-    accounts.keys = {42: Keys([ALICE])}
+    accounts.keys = {42: OwnerKeys([ALICE])}
 
     assert rules.allows(42, ALICE) is True
 
@@ -225,7 +229,7 @@ def test_a_failure_is_not_kept():
 def test_the_cache_is_bounded():
     """The oldest answer goes; asking for it again brings it back."""
     accounts = Accounts({})
-    accounts.keys_of = lambda address: (accounts.asked.append(address), Keys([ALICE]))[1]
+    accounts.keys_of = lambda address: (accounts.asked.append(address), OwnerKeys([ALICE]))[1]
     rules = authority(addresses=accounts)
 
     for address in range(ANSWERS_MAX + 1):
@@ -241,7 +245,7 @@ def test_a_revoked_key_signs_no_more_and_the_callback_hears_of_it():
     """At once, cached or not; the other keys of the account still do unless the slot is frozen."""
     heard = []
     rules = authority(
-        addresses=Accounts({42: Keys([ALICE, BOB])}), on_revoked=lambda *told: heard.append(told)
+        addresses=Accounts({42: OwnerKeys([ALICE, BOB])}), on_revoked=lambda *told: heard.append(told)
     )
     assert rules.allows(42, ALICE) is True
 
@@ -260,7 +264,7 @@ def test_a_revoked_key_signs_no_more_and_the_callback_hears_of_it():
 @pytest.mark.rule("R4.2.9")
 def test_a_frozen_slot_takes_nothing_from_the_accounts_other_keys():
     """Alice's key is revoked and the slot frozen, so Bob's key signs no more for it; for #7 it still does."""
-    rules = authority(addresses=Accounts({42: Keys([ALICE, BOB]), 7: Keys([BOB])}))
+    rules = authority(addresses=Accounts({42: OwnerKeys([ALICE, BOB]), 7: OwnerKeys([BOB])}))
 
     rules.revoke(42, ALICE, Fate.FREEZE)
 
@@ -270,10 +274,10 @@ def test_a_frozen_slot_takes_nothing_from_the_accounts_other_keys():
 @pytest.mark.rule("R4.2.9")
 def test_a_revocation_drops_the_cached_answers_of_every_form():
     """The resolver no longer names the key; what it said about "#42" before does not outlive the news about 42."""
-    accounts = Accounts({42: Keys([ALICE, BOB])})
+    accounts = Accounts({42: OwnerKeys([ALICE, BOB])})
     rules = authority(addresses=accounts)
     assert rules.allows("#42", ALICE) is True
-    accounts.keys = {42: Keys([BOB])}
+    accounts.keys = {42: OwnerKeys([BOB])}
     assert rules.allows("#42", ALICE) is True, "cached"
 
     rules.revoke(42, ALICE, Fate.DROP)
@@ -296,9 +300,9 @@ def test_a_lost_key_signs_for_no_form_of_its_owner(forms):
     """The forms are different slots, but whoever stole the key must not go on under another one."""
     for revoked in forms:
         rules = authority(
-            addresses=Accounts({42: Keys([ALICE, BOB])}),
+            addresses=Accounts({42: OwnerKeys([ALICE, BOB])}),
             names=Names({"alice": 42}),
-            dids={"web": Web({WEB: Keys([ALICE])})},
+            dids={"web": Web({WEB: OwnerKeys([ALICE])})},
         )
         allowed = [rules.allows(form, ALICE) for form in forms]
         rules.revoke(revoked, ALICE, Fate.DROP)
@@ -310,10 +314,10 @@ def test_a_lost_key_signs_for_no_form_of_its_owner(forms):
 @pytest.mark.rule("R4.2.9")
 def test_a_clock_that_steps_back_makes_no_answer_last():
     """An answer from a time that has not come yet is asked for again: else a year's step is a year of belief."""
-    clock, accounts = ManualClock(10_000_000), Accounts({42: Keys([ALICE])})
+    clock, accounts = ManualClock(10_000_000), Accounts({42: OwnerKeys([ALICE])})
     rules = authority(clock, addresses=accounts)
     assert rules.allows(42, ALICE) is True
-    accounts.keys = {42: Keys([BOB])}
+    accounts.keys = {42: OwnerKeys([BOB])}
     clock.set(5_000_000)
 
     assert [rules.allows(42, ALICE), rules.allows(42, BOB)] == [False, True]
@@ -321,7 +325,7 @@ def test_a_clock_that_steps_back_makes_no_answer_last():
 
 def test_owners_whom_nobody_knows_take_no_room_in_the_cache():
     """Else a map full of them would push out the answers that are of use."""
-    accounts = Accounts({42: Keys([ALICE])})
+    accounts = Accounts({42: OwnerKeys([ALICE])})
     rules = authority(addresses=accounts)
     assert rules.allows(42, ALICE) is True
     for address in range(1000, 1000 + ANSWERS_MAX):
@@ -336,7 +340,7 @@ def test_owners_whom_nobody_knows_take_no_room_in_the_cache():
 def test_digits_are_never_a_name():
     """Whoever registers the name `007` or `00042` is not that address, nor anybody else here."""
     names = Names({"007": 42, "42": 42, "\u0664\u0662": 42})
-    rules = authority(addresses=Accounts({42: Keys([ALICE])}), names=names)
+    rules = authority(addresses=Accounts({42: OwnerKeys([ALICE])}), names=names)
 
     assert rules.allows("did:convex:007", ALICE) is False
     assert rules.allows("did:convex:%D9%A4%D9%A2", ALICE) is False, "digits of another script"

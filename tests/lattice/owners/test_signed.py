@@ -12,7 +12,7 @@ from tests.support.lattice_owners import ALICE, BOB, CAROL, PAYLOADS, Registers,
 from topics.codec.cell import INT_MAX
 from topics.crypto.keys import KeyPair
 from topics.kernel.errors import WrongState
-from topics.lattice.owners.authority import Authority, Keys
+from topics.lattice.owners.authority import Authority, OwnerKeys
 from topics.lattice.owners.signed import SIGNERS_MAX, SignedLattice, Slot, SlotEnvelope
 from topics.lattice.values.laws import check_deliveries, check_laws
 from topics.testing.clock import ManualClock
@@ -222,7 +222,7 @@ class Rotating:
     """An account that names its newest key only."""
 
     def keys_of(self, address):
-        return Keys([self.newest.public])
+        return OwnerKeys([self.newest.public])
 
 
 @pytest.mark.rule("R4.2.9", "R4.3.2")

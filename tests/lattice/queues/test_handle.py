@@ -4,7 +4,7 @@ import pytest
 
 from topics.codec.cell import CellMap
 from topics.crypto.keys import KeyPair
-from topics.lattice.owners.authority import Authority, Fate, Keys
+from topics.lattice.owners.authority import Authority, Fate, OwnerKeys
 from topics.lattice.owners.owner import OwnerLattice, revoke
 from topics.lattice.queues.editor import Editor
 from topics.lattice.queues.fence import NotLeader
@@ -48,7 +48,7 @@ class BothAliceS:
     """#1 and #2 are accounts of one key."""
 
     def keys_of(self, address):
-        return Keys([ALICE.public]) if address in (1, 2) else None
+        return OwnerKeys([ALICE.public]) if address in (1, 2) else None
 
 
 @pytest.mark.rule("R1.3.2", "R2.4.2", "R11.14")

@@ -8,7 +8,7 @@ from topics.engine.recovery.contradictions import contradictions
 from topics.kernel.config import TopicConfig
 from topics.kernel.limits import CONSUMERS_PER_TOPIC_MAX
 from topics.log.image import take_image
-from topics.log.reads.consumers import Consumers, Position
+from topics.log.reads.consumers import CommittedPosition, Consumers
 from topics.log.regions import WalFileId
 from topics.log.topic import Topic
 
@@ -30,7 +30,7 @@ def test_a_set_goes_anywhere_and_a_commit_forward_only():
         ConsumerCommit(ConsumerChange.SET, "a", 2),
     ]
 
-    assert folded(*moved) == [("a", Position(2, 5)), ("b", Position(7, 2))]
+    assert folded(*moved) == [("a", CommittedPosition(2, 5)), ("b", CommittedPosition(7, 2))]
 
 
 def test_whatever_the_log_says_is_folded():

@@ -13,7 +13,7 @@ from tests.server.api.asking import ask, fields_of, of, scrape
 from tests.server.wire.places import open_site
 from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
-from topics.server.api.reports import SLOW_LINES_PER_S, RequestReports, Timed
+from topics.server.api.reports import SLOW_LINES_PER_S, RequestReports, TimedRequest
 from topics.server.api.routes import Route
 from topics.server.auth.scopes import Names
 from topics.server.runtime.log import LEVEL_DEFAULT, log
@@ -148,10 +148,10 @@ async def test_an_overload_is_told_by_its_first_lines_and_a_number(lines):
     second = 100.0
     reports = RequestReports(SeededEntropy(), slow_s=1.0, now_s=lambda: second)
     for _ in range(SLOW_LINES_PER_S + 5):
-        reports.tell(None, Answer(200), Timed("health", "/v0/health", 1.5, 0.0, b""))
+        reports.tell(None, Answer(200), TimedRequest("health", "/v0/health", 1.5, 0.0, b""))
     assert len(lines()) == SLOW_LINES_PER_S
     second += 1
-    reports.tell(None, Answer(200), Timed("health", "/v0/health", 1.5, 0.0, b""))
+    reports.tell(None, Answer(200), TimedRequest("health", "/v0/health", 1.5, 0.0, b""))
 
     (line,) = lines()
     assert line["left_out"] == 5

@@ -65,9 +65,11 @@ _APART: Final = (
 TOGETHER: Final = (tuple(kind for kind in KINDS if all(kind not in group for group in _APART)), *_APART)
 
 
-def plant(files: Files, kind: str, seed: int = 0) -> Planted:
-    """Plant one fault in the files of a sample. Equal arguments plant the same fault."""
-    ground = Ground(files, random.Random(f"{kind} {seed}"))
+def plant(files: Files, kind: str, seed: int = 0, survey: Survey | None = None) -> Planted:
+    """Plant one fault in the files of a sample. Equal arguments plant the same fault. `survey`: as for
+    `plant_together`.
+    """
+    ground = Ground(files, random.Random(f"{kind} {seed}"), survey)
     return attrs.evolve(KINDS[kind](ground), kind=kind)
 
 

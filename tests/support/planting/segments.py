@@ -11,7 +11,7 @@ from tests.support.sample_store import CAPPED, CLICKS, ORDERS
 from topics.codec.log.layout import FRAME_LEN_SIZE
 from topics.codec.primitives import U32, U64
 from topics.codec.segments.segcolumns import ColumnsBlock, decode_blocks, encode_block
-from topics.codec.segments.segdel import Ended, encode_del
+from topics.codec.segments.segdel import EndedRecords, encode_del
 from topics.codec.segments.segidx import (
     DELETED,
     ENDS,
@@ -305,7 +305,7 @@ def _with_other_tags(block: ColumnsBlock, lengths: array[int], seed: int) -> byt
 def del_flipped(ground: Ground) -> Planted:
     segment = ground.segment()
     path = ground.path(segment).removesuffix("data") + "del"
-    ended = Ended(ground.topic_id(ORDERS), segment.first, bytes(segment.count))
+    ended = EndedRecords(ground.topic_id(ORDERS), segment.first, bytes(segment.count))
     ground.files[path] = encode_del(ended, ground.seal(segment).seed)
     ground.flip(path, 0, len(ground.files[path]))
     return Planted(kind="", file=path, check="segment.del", topic=ORDERS)

@@ -8,7 +8,7 @@ from topics.kernel.errors import Code, Corrupt, Rejected, WrongState
 from topics.testing.journal import MemoryJournal
 from topics.weaver.graph.intention_graph import Graph
 from topics.weaver.model.bounds import Bounds
-from topics.weaver.state.ops import LOG_KEY, KeyValueMachine, Op, UnreadableOps, decode_ops, encode_ops
+from topics.weaver.state.ops import LOG_KEY, KeyValueMachine, KeyWrite, UnreadableOps, decode_ops, encode_ops
 from topics.weaver.state.projection import broken_chain, open_state
 from topics.weaver.store.journal_items import ItemKind, pack
 from topics.weaver.weaver import Weaver
@@ -114,7 +114,7 @@ def test_w22_unknown_ops_stall_the_projection():
 
     class Upgraded(KeyValueMachine):
         def read(self, node):
-            return [Op(b"new", node.ops)] if node.ops == UNKNOWN else super().read(node)
+            return [KeyWrite(b"new", node.ops)] if node.ops == UNKNOWN else super().read(node)
 
     stage.open_state(Upgraded())
     assert stage.state.status.stall is None

@@ -18,8 +18,8 @@ from topics.weaver.sync.ranges import (
     RUN_MAX,
     ZERO,
     Fold,
+    HashRange,
     HashSet,
-    Range,
     Scheme,
     fold_of,
     midpoint,
@@ -37,7 +37,7 @@ def name(value: int) -> bytes:
 # Few numbers at both ends and in the middle, so that bounds and values meet.
 edges = st.sampled_from([0, 1, 2, 3, 2**255 - 1, 2**255, 2**255 + 1, 2**256 - 3, 2**256 - 2, 2**256 - 1])
 hashes = edges.map(number) | st.integers(0, 2**256 - 1).map(number)
-ranges = st.builds(Range, hashes, st.none() | hashes)
+ranges = st.builds(HashRange, hashes, st.none() | hashes)
 
 
 @pytest.mark.rule("R10.5", "R5.8.2")
@@ -77,7 +77,7 @@ def test_many_hashes_in_any_order_split_runs_and_keep_every_prefix():
     for at, value in enumerate(names[RUN_MAX:]):
         target.add(value)
         if at % 97 == 0:  # questions in between, so that prefixes are made and go stale
-            over = Range(names[at], None)
+            over = HashRange(names[at], None)
 
             assert target.fold(over) == fold_of(n for n in names[: RUN_MAX + at + 1] if over.holds(n))
     assert list(target) == sorted(names)
@@ -96,11 +96,13 @@ def test_hashes_that_share_a_prefix_leave_runs_short():
         target.add(value)
 
     assert max(len(run) for run in target._runs) <= RUN_MAX
-    assert target.fold(Range(ground[7], ground[4000])) == fold_of(ground[7:4000])
+    assert target.fold(HashRange(ground[7], ground[4000])) == fold_of(ground[7:4000])
 
 
 @pytest.mark.rule("R5.8.3")
-@pytest.mark.parametrize("over", [Range(LAST, ZERO), Range(number(5), number(5)), Range(ZERO, ZERO)])
+@pytest.mark.parametrize(
+    "over", [HashRange(LAST, ZERO), HashRange(number(5), number(5)), HashRange(ZERO, ZERO)]
+)
 def test_an_inverted_or_zero_width_range_is_empty(over):
     target = HashSet([ZERO, number(5), LAST])
 
@@ -113,9 +115,9 @@ def test_an_inverted_or_zero_width_range_is_empty(over):
 def test_the_stop_is_exclusive_and_the_last_hash_needs_an_open_one():
     target = HashSet([ZERO, number(5), LAST])
 
-    assert target.listing(Range(ZERO, number(5)), 9) == [ZERO]
-    assert target.listing(Range(number(5), LAST), 9) == [number(5)]
-    assert target.listing(Range(number(5), None), 9) == [number(5), LAST]
+    assert target.listing(HashRange(ZERO, number(5)), 9) == [ZERO]
+    assert target.listing(HashRange(number(5), LAST), 9) == [number(5)]
+    assert target.listing(HashRange(number(5), None), 9) == [number(5), LAST]
     assert LAST in target
 
 
@@ -129,7 +131,7 @@ def test_a_listing_refuses_more_than_its_limit_and_says_how_many():
 
 @given(hashes, st.none() | hashes)
 def test_halves_are_disjoint_cover_the_range_and_end(start, stop):
-    over = Range(start, stop)
+    over = HashRange(start, stop)
     if over.is_empty:
         return
     depth = 0

@@ -11,14 +11,14 @@ from topics.crypto.hashing import blake3
 from topics.kernel.errors import Rejected
 from topics.weaver.sync.limits import LISTING_MAX, PARTS_MAX, PAYLOAD_HASHES_MAX
 from topics.weaver.sync.messages import (
-    Done,
     ListedHash,
+    RangeDone,
     RangeFingerprint,
     RangeItemsReply,
     RangeItemsRequest,
     Ranges,
 )
-from topics.weaver.sync.ranges import FULL, LAST, ZERO, Range, Scheme
+from topics.weaver.sync.ranges import FULL, LAST, ZERO, HashRange, Scheme
 from topics.weaver.sync.reconcile import Reconciliation
 from topics.weaver.sync.wire import decode, encode
 
@@ -201,7 +201,7 @@ def test_a_claimed_count_cannot_make_a_small_range_split_for_ever():
 
 def test_open_ranges_are_capped():
     target = side(names(1))
-    narrow = [Range(i.to_bytes(32), (i + 2).to_bytes(32)) for i in range(0, 4 * PARTS_MAX, 4)]
+    narrow = [HashRange(i.to_bytes(32), (i + 2).to_bytes(32)) for i in range(0, 4 * PARTS_MAX, 4)]
     lies = Ranges(tuple(RangeFingerprint(over, b"\x01" * 32, 99) for over in narrow[:PARTS_MAX]))
 
     with pytest.raises(Rejected, match="are open"):
@@ -210,5 +210,5 @@ def test_open_ranges_are_capped():
 
 
 def test_done_is_answered_by_nothing():
-    assert side([]).answer(Ranges((Done(FULL),) * 3)) is None
+    assert side([]).answer(Ranges((RangeDone(FULL),) * 3)) is None
     assert side([]).answer(Ranges(())) is None

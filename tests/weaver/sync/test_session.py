@@ -12,12 +12,12 @@ from topics.weaver.model.bounds import Bounds
 from topics.weaver.model.envelope import Envelope
 from topics.weaver.sync.limits import FETCH_MAX, ExchangeOptions
 from topics.weaver.sync.messages import (
-    Done,
     Fetch,
     FetchReply,
     FrontierTips,
     Hello,
     ListedHash,
+    RangeDone,
     RangeFingerprint,
     RangeItemsReply,
     Ranges,
@@ -226,7 +226,7 @@ def test_silence_and_length_end_a_session_at_their_deadlines():
 
     slow = place.session(initiator=True)
     slow.open()
-    slow.receive(Ranges((Done(FULL),)))
+    slow.receive(Ranges((RangeDone(FULL),)))
     for _ in range(2):
         place.clock.advance(12_000)
         slow.receive(Fetch((b"\x01" * 32,)))
@@ -314,7 +314,7 @@ def test_a_done_said_before_the_last_payload_was_heard_no_longer_holds():
     session = Place(1).session(initiator=True)
     session.open()
     session.receive(SyncDone())
-    answers = session.receive(Ranges((Done(FULL),)))
+    answers = session.receive(Ranges((RangeDone(FULL),)))
 
     assert answers == [SyncDone()]
     assert session.phase is SessionPhase.SYNCING

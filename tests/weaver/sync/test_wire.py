@@ -19,7 +19,6 @@ from topics.weaver.sync.messages import (
     BootstrapRequest,
     ChainReply,
     ChainRequest,
-    Done,
     Ending,
     Fetch,
     FetchReply,
@@ -29,6 +28,7 @@ from topics.weaver.sync.messages import (
     Join,
     ListedHash,
     NeedsSnapshot,
+    RangeDone,
     RangeFingerprint,
     RangeItemsReply,
     RangeItemsRequest,
@@ -39,12 +39,12 @@ from topics.weaver.sync.messages import (
     SyncDone,
     Welcome,
 )
-from topics.weaver.sync.ranges import FULL, Range, Scheme
+from topics.weaver.sync.ranges import FULL, HashRange, Scheme
 from topics.weaver.sync.wire import VERSION, decode, encode
 
 hashes = st.binary(min_size=32, max_size=32)
 u64 = st.integers(0, 2**64 - 1)
-ranges = st.builds(Range, hashes, st.none() | hashes).filter(lambda over: not over.is_empty)
+ranges = st.builds(HashRange, hashes, st.none() | hashes).filter(lambda over: not over.is_empty)
 envelopes = st.builds(Envelope, st.binary(max_size=300), st.binary(min_size=64, max_size=64))
 records = st.builds(
     Witness, st.binary(min_size=16, max_size=16), hashes, u64, hashes, st.binary(min_size=64, max_size=64)
@@ -60,7 +60,7 @@ def listings(draw, kind):
 
 
 parts = st.one_of(
-    st.builds(Done, ranges),
+    st.builds(RangeDone, ranges),
     st.builds(RangeFingerprint, ranges, hashes, u64),
     listings(RangeItemsRequest),
     listings(RangeItemsReply),
@@ -118,7 +118,7 @@ def test_any_bytes_are_a_message_with_this_encoding_or_refused(data):
     assert encode(message) == bytes((VERSION,)) + data
 
 
-def listing(*names: bytes, over: Range = FULL) -> bytes:
+def listing(*names: bytes, over: HashRange = FULL) -> bytes:
     """A request with these hashes as they are, in whatever order."""
     head = bytes((VERSION, 3)) + struct.pack("<I", 1) + b"\x02" + over.start + bytes((over.stop is not None,))
     listed = b"".join(name + struct.pack("<Q", 1) for name in names)
@@ -137,8 +137,8 @@ LOW, HIGH = b"\x01" * 32, b"\x02" * 32
         (b"\x01\x63", "99 is unknown"),
         (listing(HIGH, LOW), "must ascend"),
         (listing(LOW, LOW), "must ascend"),
-        (listing(LOW, over=Range(HIGH, None)), "outside their range"),
-        (listing(HIGH, over=Range(LOW, HIGH)), "outside their range"),
+        (listing(LOW, over=HashRange(HIGH, None)), "outside their range"),
+        (listing(HIGH, over=HashRange(LOW, HIGH)), "outside their range"),
         (b"\x01\x03" + struct.pack("<I", 1) + b"\x00" + HIGH + b"\x01" + LOW, "holds nothing"),
         (b"\x01\x03" + struct.pack("<I", 1) + b"\x00" + HIGH + b"\x02" + LOW, "0 or 1, not 2"),
         (b"\x01\x03" + struct.pack("<I", 1) + b"\x09" + HIGH + b"\x00" + LOW, "part: 9 is unknown"),

@@ -55,7 +55,7 @@ class Acks:
         return sum(len(seqs) for seqs, _ in self.by_topic.values())
 
 
-class _Line(msgspec.Struct):
+class _AckLine(msgspec.Struct):
     topic: str
     seq: int
     digest: int | str | None = None
@@ -82,7 +82,7 @@ def load_acks(path: Path) -> Acks:
             if not text.endswith(b"\n") or not text.strip():
                 continue
             try:
-                line = msgspec.json.decode(text, type=_Line)
+                line = msgspec.json.decode(text, type=_AckLine)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise invalid("acks", f"{path}, line {number}: {error}") from None
             epoch = _epoch(line.epoch, path, number)
@@ -109,8 +109,8 @@ def _load_columns(file: Any, path: Path, acks: Acks) -> None:
     if not {"topic", "seq"} <= names:
         raise invalid("acks", f"{path} has the columns {', '.join(sorted(names))}; topic and seq are needed")
     number = 0
-    for batch in file.iter_batches(columns=[name for name in _Line.__struct_fields__ if name in names]):
-        columns = [_column(batch, name) for name in _Line.__struct_fields__]
+    for batch in file.iter_batches(columns=[name for name in _AckLine.__struct_fields__ if name in names]):
+        columns = [_column(batch, name) for name in _AckLine.__struct_fields__]
         for topic, seq, digest, told, sent_ms, acked_ms in zip(*columns, strict=True):
             number += 1
             if not isinstance(topic, str):

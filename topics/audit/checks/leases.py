@@ -47,7 +47,7 @@ class Place(NamedTuple):
     offset: int
 
 
-class Sent(NamedTuple):
+class SentAway(NamedTuple):
     """Where a record was to go, why, and which frame said so."""
 
     dest: bytes
@@ -68,8 +68,8 @@ class QueueHistory:
         self.whole = whole
         self.is_queue = config.type is TopicType.QUEUE
         self.is_logged = True
-        self.letters: dict[int, Sent] = {}
-        self.moved: dict[int, Sent] = {}
+        self.letters: dict[int, SentAway] = {}
+        self.moved: dict[int, SentAway] = {}
         self.unsure: list[tuple[Place, str, int, str]] = []
         self._config = self._config_now = config
         self._is_told = False
@@ -143,7 +143,7 @@ class QueueHistory:
                 for seq in seqs:
                     self._let_go(seq)
                     self._forget_key(seq)
-                    self.letters[seq] = Sent(dest, reason, ts, place)
+                    self.letters[seq] = SentAway(dest, reason, ts, place)
             case Moved(seqs=seqs):
                 for seq in seqs:
                     intended = self.letters.pop(seq, None)

@@ -16,7 +16,7 @@ from topics.audit.why.events import ENDINGS, events_of
 from topics.audit.why.folding import Watch
 from topics.audit.why.kept_log import Budget, KeptLog, read_kept
 from topics.audit.why.standing import Live, Reader, arrived_as, live_of, parts_of, told_of
-from topics.audit.why.starts import Start, no_start, read_snapshots, starts
+from topics.audit.why.starts import FoldStart, no_start, read_snapshots, starts
 from topics.audit.why.waiting import waits_of
 from topics.audit.why.writes import stored_event
 from topics.codec.log.control import Control, TopicCreate, TopicDelete
@@ -128,7 +128,7 @@ class _Known:
     name: str
     topic_id: int
     topic: Topic | None
-    start: Start | None
+    start: FoldStart | None
     watch: Watch
     log: KeptLog
     budget: Budget

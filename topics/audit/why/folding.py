@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from topics.audit.why.kept_log import At, KeptLog
-from topics.audit.why.starts import Start
+from topics.audit.why.starts import FoldStart
 from topics.codec.log.control import ConfigUpdate, Control, Delete, LossRange
 from topics.codec.log.frame import Run
 from topics.codec.log.leases import Acked, Moved, Purged
@@ -67,7 +67,7 @@ class Watch:
     _head: int = 0
     _floor: int = 1
 
-    def fold(self, disk: ColdBehind, start: Start, log: KeptLog, topic_id: int) -> Topic | None:
+    def fold(self, disk: ColdBehind, start: FoldStart, log: KeptLog, topic_id: int) -> Topic | None:
         """Fold all of the topic's log from there. None: it is not there any more."""
         self.catalog, self._places = start.catalog, start.places
         folding = Folding(start.catalog)

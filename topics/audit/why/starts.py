@@ -20,7 +20,7 @@ from topics.log.regions import SegmentId
 
 
 @attrs.frozen(kw_only=True)
-class Start:
+class FoldStart:
     """`catalog`: with this topic alone, or empty. `places`: from where each shard's log is folded; the beginning, if it
     is not there. `since_ts`: of the snapshot's cut, or of the creation.
     """
@@ -46,11 +46,11 @@ def read_snapshots(disk: Disk, budget: Budget) -> tuple[list[Snapshot], list[str
     return found, damaged
 
 
-def starts(disk: Disk, log: KeptLog, snapshots: Sequence[Snapshot], topic_id: int) -> Iterator[Start]:
+def starts(disk: Disk, log: KeptLog, snapshots: Sequence[Snapshot], topic_id: int) -> Iterator[FoldStart]:
     """Each from which this topic can be folded, the earliest first."""
     created = _created(log, topic_id)
     if created is not None:
-        yield Start(kind="creation", since_ts=created, catalog=Catalog(), places={}, unsure={})
+        yield FoldStart(kind="creation", since_ts=created, catalog=Catalog(), places={}, unsure={})
     for snapshot in reversed(snapshots):
         places = {(place.generation, place.shard): place for place in snapshot.places}
         images = [image for image in snapshot.state.topics if image.topic_id == topic_id]
@@ -63,7 +63,7 @@ def starts(disk: Disk, log: KeptLog, snapshots: Sequence[Snapshot], topic_id: in
             loaded = snapshot_state(disk, msgspec.structs.replace(snapshot, state=state))
         except Corrupt:
             continue
-        yield Start(
+        yield FoldStart(
             kind="snapshot", since_ts=snapshot.state.ts, catalog=loaded.catalog, places=places,
             unsure=loaded.unsure,
         )  # fmt: skip

@@ -10,7 +10,7 @@ import anyio
 
 from topics.calls.call import Steps
 from topics.calls.methods import described, named
-from topics.calls.producing.batches import Batch, Batches, Put, Rules, deliver, ended
+from topics.calls.producing.batches import Batches, ProducerBatch, Put, Rules, deliver, ended
 from topics.kernel.errors import TopicsError
 
 P = ParamSpec("P")
@@ -30,7 +30,7 @@ class AsyncReceipt:
 
     __slots__ = ("_batch", "_index")
 
-    def __init__(self, batch: Batch[anyio.Event], index: int) -> None:
+    def __init__(self, batch: ProducerBatch[anyio.Event], index: int) -> None:
         self._batch = batch
         self._index = index
 

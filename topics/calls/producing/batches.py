@@ -35,14 +35,14 @@ _OF_RECORDS: Final = frozenset(
 Outcome: TypeAlias = int | TopicsError  # of a record: its seq, or why it has none
 
 
-class Done(Protocol):
+class DoneEvent(Protocol):
     """An event, for threads or for tasks."""
 
     def set(self) -> object: ...
 
 
-E_co = TypeVar("E_co", bound=Done, covariant=True)
-E = TypeVar("E", bound=Done)
+E_co = TypeVar("E_co", bound=DoneEvent, covariant=True)
+E = TypeVar("E", bound=DoneEvent)
 
 
 class _Topic(msgspec.Struct, frozen=True, eq=False):
@@ -72,7 +72,7 @@ class Rules(_Topic, frozen=True, eq=False, kw_only=True):
                 raise invalid(field, "must be at least 1")
 
 
-class Batch(Generic[E_co]):
+class ProducerBatch(Generic[E_co]):
     """Records that go together. `done` is set when `outcomes` has one for each."""
 
     __slots__ = ("born_s", "done", "outcomes", "records", "size")
@@ -100,9 +100,9 @@ class Batches(Generic[E]):
         self.rules = rules
         self.closed = False
         self._event = event
-        self._open: Batch[E] | None = None
-        self._full: deque[Batch[E]] = deque()  # bounded by `pending_bytes`
-        self._on_its_way: Batch[E] | None = None
+        self._open: ProducerBatch[E] | None = None
+        self._full: deque[ProducerBatch[E]] = deque()  # bounded by `pending_bytes`
+        self._on_its_way: ProducerBatch[E] | None = None
         self._size = 0
         self._failure: TopicsError | None = None
         self._failed = 0
@@ -111,7 +111,7 @@ class Batches(Generic[E]):
         """True if a record of that size may be added; one that is larger than all may, if it is alone."""
         return self._size == 0 or self._size + size <= self.rules.pending_bytes
 
-    def add(self, record: Mapping[str, Any], size: int, now_s: float) -> tuple[Batch[E], int]:
+    def add(self, record: Mapping[str, Any], size: int, now_s: float) -> tuple[ProducerBatch[E], int]:
         """The batch it goes with, and its place there.
 
         Raises:
@@ -126,7 +126,7 @@ class Batches(Generic[E]):
             self.seal()
             batch = None
         if batch is None:
-            batch = self._open = Batch(self._event(), now_s)
+            batch = self._open = ProducerBatch(self._event(), now_s)
         batch.records.append(record)
         batch.size += size
         self._size += size
@@ -134,7 +134,7 @@ class Batches(Generic[E]):
             self.seal()
         return batch, len(batch.records) - 1
 
-    def seal(self) -> Batch[E] | None:
+    def seal(self) -> ProducerBatch[E] | None:
         """What there is goes now. Returns the batch that ends last; None if nothing is on its way."""
         if self._open is not None:
             self._full.append(self._open)
@@ -154,7 +154,7 @@ class Batches(Generic[E]):
             return None
         return max(self._open.born_s + self.rules.linger_ms / 1000 - now_s, 0.0)
 
-    def take(self) -> Batch[E]:
+    def take(self) -> ProducerBatch[E]:
         """What is to be sent now. It is ended, or all is given up, before the next one is taken."""
         assert self._on_its_way is None
         self.seal()
@@ -192,7 +192,7 @@ class Batches(Generic[E]):
             batch = self._full.popleft()
             self._finish(batch, [error] * len(batch.records))
 
-    def _finish(self, batch: Batch[E], outcomes: Sequence[Outcome]) -> None:
+    def _finish(self, batch: ProducerBatch[E], outcomes: Sequence[Outcome]) -> None:
         assert len(outcomes) == len(batch.records)
         self._size -= batch.size
         if not isinstance(outcomes, range):

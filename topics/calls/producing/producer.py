@@ -11,14 +11,14 @@ from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from topics.calls.call import Steps
 from topics.calls.methods import described, named
-from topics.calls.producing.batches import Batch, Batches, Put, Rules, deliver, ended
+from topics.calls.producing.batches import Batches, ProducerBatch, Put, Rules, deliver, ended
 from topics.kernel.errors import Code, Rejected, TopicsError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Sink(Protocol):
+class ProducerStore(Protocol):
     """What a producer asks of a store."""
 
     where: str
@@ -31,7 +31,7 @@ class Receipt:
 
     __slots__ = ("_batch", "_index")
 
-    def __init__(self, batch: Batch[threading.Event], index: int) -> None:
+    def __init__(self, batch: ProducerBatch[threading.Event], index: int) -> None:
         self._batch = batch
         self._index = index
 
@@ -67,7 +67,7 @@ class Producer:
     alone; if anything else goes wrong, what was put behind it by then fails as well, so that the order has no hole.
     """
 
-    def __init__(self, store: Sink, rules: Rules) -> None:
+    def __init__(self, store: ProducerStore, rules: Rules) -> None:
         self.topic = rules.topic
         self._store = store
         self._lock = threading.Lock()
@@ -139,7 +139,7 @@ class Producer:
                 self._room.notify_all()
             raise
 
-    def _next(self) -> Batch[threading.Event] | None:
+    def _next(self) -> ProducerBatch[threading.Event] | None:
         """The next batch when it is to be sent; None at the end."""
         with self._lock:
             while (due_s := self._batches.due_s(time.monotonic())) != 0:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from topics.calls.messages import Sent, view_of
+from topics.calls.messages import SentRecord, view_of
 from topics.calls.watching.cursors import Cursors
 from topics.calls.watching.events import Event
 from topics.calls.watching.values import WatchValue
@@ -18,7 +18,7 @@ TOO_OLD: Final = "from_seq_too_old"  # of a stream that begins; `cause` is why
 
 class _Records(msgspec.Struct):
     topic: str
-    records: list[Sent]
+    records: list[SentRecord]
     to_seq: int
     head_seq: int
 

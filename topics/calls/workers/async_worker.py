@@ -12,9 +12,9 @@ from typing import Final, Generic, Self, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from topics.calls.job_values import Claimant, LeasedRecord
-from topics.calls.jobs import Ack, Extend, Nack, Settle
 from topics.calls.patience import pause_s
+from topics.calls.queues.jobs import Ack, Extend, Nack, Settle
+from topics.calls.queues.values import Claimant, LeasedRecord
 from topics.calls.topics import State
 from topics.calls.trouble import passes
 from topics.calls.workers.claims import AsyncCarrier

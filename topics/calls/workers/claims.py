@@ -12,9 +12,9 @@ import anyio
 from anyio import to_thread
 
 from topics.calls.call import Steps
-from topics.calls.job_values import Claimant, LeasedRecord
-from topics.calls.jobs import Claim, Settle
 from topics.calls.patience import Absence
+from topics.calls.queues.jobs import Claim, Settle
+from topics.calls.queues.values import Claimant, LeasedRecord
 from topics.calls.workers.desk import Desk
 from topics.engine.replies import JobsSettled
 from topics.kernel.errors import TopicsError

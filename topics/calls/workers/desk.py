@@ -12,8 +12,8 @@ from typing import Generic, Protocol, TypeVar
 
 import anyio
 
-from topics.calls.job_values import LeasedRecord
-from topics.calls.jobs import Settle
+from topics.calls.queues.jobs import Settle
+from topics.calls.queues.values import LeasedRecord
 from topics.calls.workers.leases import Leases
 from topics.engine.replies import JobsSettled
 from topics.kernel.errors import TopicsError

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from topics.calls.job_values import LeasedRecord
+from topics.calls.queues.values import LeasedRecord
 from topics.kernel.checks import flag, whole_number
 from topics.kernel.errors import invalid
 from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN, REASON_BYTES_MAX, Limits

@@ -12,7 +12,7 @@ from typing import Final, Generic, Self, TypeVar
 import msgspec
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from topics.calls.job_values import Claimant, LeasedRecord
+from topics.calls.queues.values import Claimant, LeasedRecord
 from topics.calls.workers.async_worker import AsyncWorker
 from topics.calls.workers.claims import Carrier, InThreads
 from topics.calls.workers.desk import Supply

@@ -156,7 +156,7 @@ def tail(
 
 
 def _follow(streams: list[_TopicItems], printer: _Printer, *, match: Any, store: TopicStore) -> None:
-    from topics.cli.target.following import Follower
+    from topics.cli.target.following import Tail
     from topics.embed.store import Store
 
     sys.stdout.flush()
@@ -167,7 +167,7 @@ def _follow(streams: list[_TopicItems], printer: _Printer, *, match: Any, store:
             "topics: ",
             colour="cyan",
         )
-    follower = Follower(store, {stream.topic.name: stream.position for stream in streams}, match=match)
+    follower = Tail(store, {stream.topic.name: stream.position for stream in streams}, match=match)
     for item in follower:
         printer.write(item.topic, [item])
         if not follower.is_behind:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from topics.cli.commands.check import (
+from topics.cli.commands.directory.check import (
     COULD_NOT,
     bytes_bar,
     cold_place,

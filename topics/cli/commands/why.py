@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topics.cli.commands.check import cold_place, root_of
+from topics.cli.commands.directory.check import cold_place, root_of
 from topics.cli.commands.read import parse_match
 from topics.cli.completion.types import TOPIC
 from topics.cli.core.failure import Failed

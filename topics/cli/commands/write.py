@@ -25,7 +25,7 @@ _BATCHES_A_SECOND: Final = 10
 
 
 @attrs.frozen(kw_only=True)
-class Labels:
+class RecordFlags:
     """What the flags say of every record."""
 
     tag: str | None
@@ -113,7 +113,7 @@ def _wish(
     file: str, *, form: str | None, tag: str | None, tag_field: str | None, key: str | None, key_field: str | None,
     node: str | None, priority: int | None, delay: str | None, dedup_id: str | None, batch: int, per_second: float,
     idempotency_key: str | None, from_line: int,
-) -> tuple[str, Labels, PutRules]:  # fmt: skip
+) -> tuple[str, RecordFlags, PutRules]:  # fmt: skip
     for one, other in (("tag", tag and tag_field), ("key", key and key_field)):
         if other:
             raise Failed(f"give --{one} or --{one}-field, not both", code=USAGE)
@@ -134,7 +134,7 @@ def _wish(
         batch=batch, rate=per_second, node=node, idempotency_key=idempotency_key, from_line=from_line,
         unit="item" if form == "json" else "line",
     )  # fmt: skip
-    labels = Labels(
+    labels = RecordFlags(
         tag=tag, tag_field=_path(tag_field), key=key, key_field=_path(key_field), of_a_job=of_a_job
     )
     return form, labels, rules
@@ -159,7 +159,7 @@ def _topic(store: TopicStore, name: str, durability: str | None) -> Topic:
     return topic
 
 
-def _records(read: Payloads, labels: Labels, *, from_line: int) -> Iterator[PlacedRecord]:
+def _records(read: Payloads, labels: RecordFlags, *, from_line: int) -> Iterator[PlacedRecord]:
     """Payloads as records with their labels; of what stands before `from_line` nothing is asked."""
     from msgspec import Raw
 

@@ -19,7 +19,7 @@ import attrs
 import topics
 from topics.calls.patience import Pace, Patience
 from topics.cli.core.failure import Failed
-from topics.cli.demo.proof import WRITERS, Ack, TopicProof, Writer, examine, parts_of, payload
+from topics.cli.demo.proof import WRITERS, AckedWrite, TopicProof, WriterThread, examine, parts_of, payload
 from topics.cli.io.quantities import counted
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Writers:
     """A thread each of `WRITERS`, writing through one client."""
 
     def __init__(self, server: PrivateServer, rows: list[bytes]) -> None:
-        self.acks: list[Ack] = []
+        self.acks: list[AckedWrite] = []
         self.repeats = 0
         self.error: Exception | None = None
         self._rows = rows
@@ -157,7 +157,7 @@ class Writers:
         self.repeats += 1
         time.sleep(seconds)
 
-    def _run(self, writer: Writer) -> None:
+    def _run(self, writer: WriterThread) -> None:
         topic = self._client.topic(writer.topic)
         number = 0
         try:
@@ -168,7 +168,7 @@ class Writers:
                 ]
                 written = topic.put_many(parts)
                 first_seq, last_seq = written.first_seq or 0, written.last_seq or 0
-                self.acks.append(Ack(writer.number, number, first_seq, last_seq))
+                self.acks.append(AckedWrite(writer.number, number, first_seq, last_seq))
                 number += 1
         except Exception as error:  # noqa: BLE001 -- told by the thread that waits for it
             self.error = error

@@ -18,7 +18,7 @@ PARTS_MAX: Final = 4
 
 
 @attrs.frozen
-class Writer:
+class WriterThread:
     """One thread: its number, and the topic it writes, in which class."""
 
     number: int
@@ -27,8 +27,8 @@ class Writer:
 
 
 WRITERS: Final = (
-    *(Writer(number, "payments", "fsync") for number in range(4)),
-    *(Writer(number, "clicks", "disk") for number in range(4, 6)),
+    *(WriterThread(number, "payments", "fsync") for number in range(4)),
+    *(WriterThread(number, "clicks", "disk") for number in range(4, 6)),
 )
 
 
@@ -44,7 +44,7 @@ def payload(rows: list[bytes], *, writer: int, number: int, part: int) -> bytes:
 
 
 @attrs.frozen
-class Ack:
+class AckedWrite:
     """A write that was acknowledged, and where."""
 
     writer: int
@@ -72,7 +72,7 @@ class TopicProof:
     account: dict[str, int] = attrs.field(factory=dict)
 
 
-def examine(store: TopicStore, rows: list[bytes], acks: list[Ack]) -> list[TopicProof]:
+def examine(store: TopicStore, rows: list[bytes], acks: list[AckedWrite]) -> list[TopicProof]:
     """Every topic the writers wrote, read from its beginning and compared."""
     findings = []
     for topic, durability in sorted({(writer.topic, writer.durability) for writer in WRITERS}, reverse=True):
@@ -80,7 +80,9 @@ def examine(store: TopicStore, rows: list[bytes], acks: list[Ack]) -> list[Topic
     return findings
 
 
-def _examine_topic(store: TopicStore, rows: list[bytes], acks: list[Ack], found: TopicProof) -> TopicProof:
+def _examine_topic(
+    store: TopicStore, rows: list[bytes], acks: list[AckedWrite], found: TopicProof
+) -> TopicProof:
     own = {writer.number for writer in WRITERS if writer.topic == found.topic}
     stored: dict[int, bytes] = {}
     cursor, is_read = 0, False
@@ -104,7 +106,7 @@ def _examine_topic(store: TopicStore, rows: list[bytes], acks: list[Ack], found:
     return found
 
 
-def _examine_ack(ack: Ack, rows: list[bytes], stored: dict[int, bytes], found: TopicProof) -> None:
+def _examine_ack(ack: AckedWrite, rows: list[bytes], stored: dict[int, bytes], found: TopicProof) -> None:
     parts = parts_of(ack.number)
     found.acked_records += parts
     if ack.last_seq - ack.first_seq + 1 != parts:

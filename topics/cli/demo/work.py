@@ -41,7 +41,7 @@ _LOOK_S: Final = 0.01
 
 
 @attrs.frozen
-class Told:
+class LoggedWork:
     """What the log says. `claimed`, `acked`: how often each seq was. `failures`: leases that a worker gave back with
     `REASON`. `violations`: what `topics fsck` finds wrong.
     """
@@ -160,7 +160,7 @@ def work(story: Story, server: PrivateServer, store: TopicStore) -> None:
     _prove(story, store, team, _read(server.data))
 
 
-def _prove(story: Story, store: TopicStore, team: Team, told: Told) -> None:
+def _prove(story: Story, store: TopicStore, team: Team, told: LoggedWork) -> None:
     letters = [item for item in store.topic(LETTERS).records() if isinstance(item, topics.Record)]
     whole = {
         letter.data for letter in letters if letter.meta["$dead_letter_deliveries"] == str(DELIVERIES_MAX)
@@ -188,7 +188,7 @@ def _prove(story: Story, store: TopicStore, team: Team, told: Told) -> None:
     )
 
 
-def _read(data: Path) -> Told:
+def _read(data: Path) -> LoggedWork:
     """What the LEASE frames say, and whether they may."""
     from topics.audit.fsck import Options, fsck
     from topics.audit.queue_items import queue_items
@@ -205,4 +205,4 @@ def _read(data: Path) -> Told:
             case Released(seqs=seqs, reason=reason):
                 failures += len(seqs) if reason == REASON.encode() else 0
     report = fsck(ReadOnlyDisk(data), where=str(data), options=Options(agreement=False, journals=False))
-    return Told(claimed, acked, failures, len(report.violations))
+    return LoggedWork(claimed, acked, failures, len(report.violations))

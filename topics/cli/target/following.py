@@ -28,7 +28,7 @@ QUEUED_MAX: Final = 64
 Followed = WatchedRecord | Tombstone
 
 
-class Follower:
+class Tail:
     """`starts`: where each topic is begun."""
 
     def __init__(self, store: TopicStore, starts: Mapping[str, Start], *, match: Any = None) -> None:

@@ -29,7 +29,7 @@ _PUMP_S: Final = 1.0  # what a command has left running may hold its stderr for 
 _NO_NAME: Final = re.compile("[^A-Z0-9_]")
 
 
-class Running:
+class JobProcess:
     """A command that has been started for a job. `keep_stdout`: what it prints goes to our stderr.
 
     Raises:

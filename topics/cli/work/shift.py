@@ -58,7 +58,7 @@ class WorkRules:
 
 
 @attrs.frozen(kw_only=True)
-class Ended:
+class JobOutcome:
     """What became of a job: `acked`, `nacked`, or `lost`, to whoever has it now. `reason`: why, if not acked."""
 
     job: Job
@@ -99,7 +99,7 @@ class Shift:
     """`start`: begins what does a job. `tell`: is given what became of each, in its thread. `say`: tells the user."""
 
     def __init__(
-        self, queue: Queue, start: Callable[[Job], Task], rules: WorkRules, *, tell: Callable[[Ended], None],
+        self, queue: Queue, start: Callable[[Job], Task], rules: WorkRules, *, tell: Callable[[JobOutcome], None],
         say: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._queue = queue
@@ -163,7 +163,7 @@ class Shift:
         finally:
             self._runs.discard(run)
 
-    def _settle(self, run: _Run, reason: str | None) -> Ended:
+    def _settle(self, run: _Run, reason: str | None) -> JobOutcome:
         job, state = run.job, "lost"
         if run.cut is not None and reason is not None:
             reason = run.cut
@@ -178,7 +178,7 @@ class Shift:
                 job.until_s = -math.inf  # nor will it be: its lease ends in its own time
         if state == "lost" and reason is None:
             reason = "it was done, but its lease had ended: another worker may do it again"
-        return Ended(job=job, state=state, reason=reason, seconds=time.monotonic() - run.began)
+        return JobOutcome(job=job, state=state, reason=reason, seconds=time.monotonic() - run.began)
 
     def _delay_ms(self, run: _Run) -> int | None:
         """As of a handler that raises; None: as the queue says."""

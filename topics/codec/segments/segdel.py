@@ -35,7 +35,7 @@ _RUNS: Final = re.compile(b"|".join(b"%b+" % re.escape(bytes((end,))) for end in
 
 
 @attrs.frozen
-class Ended:
+class EndedRecords:
     """`ends`: a byte an entry, 0 of those that have not ended."""
 
     topic_id: int
@@ -43,7 +43,7 @@ class Ended:
     ends: bytes
 
 
-def encode_del(ended: Ended, seed: int) -> bytes:
+def encode_del(ended: EndedRecords, seed: int) -> bytes:
     """The `.del` file."""
     ends = ended.ends
     assert len(ends) <= ENTRIES_MAX
@@ -54,7 +54,7 @@ def encode_del(ended: Ended, seed: int) -> bytes:
     return covered + U64.pack(checksum(covered, seed))
 
 
-def decode_del(buffer: Buffer, seed: int, entries_max: int = ENTRIES_MAX) -> Ended:
+def decode_del(buffer: Buffer, seed: int, entries_max: int = ENTRIES_MAX) -> EndedRecords:
     """What a whole `.del` file says, a byte an entry. `entries_max`: more than its segment can have is refused unread.
 
     Raises:
@@ -86,7 +86,7 @@ def decode_del(buffer: Buffer, seed: int, entries_max: int = ENTRIES_MAX) -> End
         parts += (bytes(first - at), bytes((ends,)) * count)
         at, before = first + count, ends
     parts.append(bytes(entries - at))
-    return Ended(topic_id, first_seq, b"".join(parts))
+    return EndedRecords(topic_id, first_seq, b"".join(parts))
 
 
 def _corrupt(field: str, what: str) -> Corrupt:

@@ -18,15 +18,16 @@ from typing import Any, TypeVar
 
 import trio
 
-from topics.calls import consumers, jobs, records, topics
+from topics.calls import consumers, records, topics
 from topics.calls.awaiting import AsyncTopicStore
 from topics.calls.call import Call, Steps, carry_out_async, drive_async
 from topics.calls.consumers import standing
 from topics.calls.definitions import routers, schedules
-from topics.calls.job_checks import peeked
-from topics.calls.job_values import LeasedRecord, leased_of, peeked_of
 from topics.calls.messages import TopicSummary, summary_of
 from topics.calls.page import Page, make_page
+from topics.calls.queues import jobs
+from topics.calls.queues.checks import peeked
+from topics.calls.queues.values import LeasedRecord, leased_of, peeked_of
 from topics.calls.watching.async_watch import AsyncFeed
 from topics.calls.watching.rules import Asked
 from topics.codec.log.frame import FrameView

@@ -21,8 +21,8 @@ from topics.codec.manifest import (
     NO_CHECKSUM,
     ColdEntry,
     FileEntry,
+    LogEnd,
     Manifest,
-    Position,
     TopicEntry,
 )
 from topics.codec.segments.segidx import ENTRY_SIZE, TRAILER_SIZE
@@ -110,7 +110,7 @@ def contents_of(
         backup=MANIFEST_VERSION,
         ts=snapshot.state.ts,
         vector=[
-            Position(place.generation, place.shard, place.file, place.offset, place.next_frame)
+            LogEnd(place.generation, place.shard, place.file, place.offset, place.next_frame)
             for place in snapshot.places
             if place.file
         ],

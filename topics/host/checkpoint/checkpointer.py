@@ -52,7 +52,7 @@ AGAIN_MS: Final = 60_000  # a round that was refused or failed leaves so long to
 LOW_MS: Final = 10_000  # on a full disk a round that lets something go is due so soon
 
 
-class ShardLog(Protocol):
+class LogWriter(Protocol):
     """What a round has to know of who writes a shard."""
 
     shard: int
@@ -71,7 +71,7 @@ class Checkpointer:
     def __init__(
         self,
         engine: Engine,
-        writers: Sequence[ShardLog],
+        writers: Sequence[LogWriter],
         disk: Disk,
         *,
         kept: Sequence[Kept] = (),

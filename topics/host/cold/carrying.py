@@ -27,7 +27,7 @@ class Unmovable(Corrupt):
     """The segment is damaged where it is, so it stays there."""
 
 
-class Carrier:
+class SegmentCopies:
     """The copies of one sealed segment. `found`: it, as the state has it.
 
     `hot_whole`, `cold_whole`: what the last `look` has seen. `returned`: it is in the data directory again.

@@ -32,7 +32,7 @@ from topics.host.checkpoint.pins import Pins
 from topics.host.checkpoint.reclaim import Reclaimer
 from topics.host.checkpoint.snapshots import KEPT_MAX, Kept
 from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps
-from topics.host.cold.carrying import Carrier, Unmovable
+from topics.host.cold.carrying import SegmentCopies, Unmovable
 from topics.host.cold.cold_tier import ColdTier
 from topics.host.cold.ownership import OwnedStore
 from topics.host.cold.segment_stores import HotRules, StoreFailed
@@ -198,7 +198,7 @@ class Relocator:
         found, store = self._find(segment), self._store
         if found is None or found.cold or store is None or self._pins.holds(segment):
             return 0
-        carrier = Carrier(self._disk, store, segment, found)
+        carrier = SegmentCopies(self._disk, store, segment, found)
         yield Blocking(partial(self._ask, partial(self._copy_out, carrier)))
         if self._is_failing() or segment in self.unmovable:
             return found.size
@@ -210,7 +210,7 @@ class Relocator:
             self.counts.to_cold_bytes += found.size
         return found.size
 
-    def _copy_out(self, carrier: Carrier) -> None:
+    def _copy_out(self, carrier: SegmentCopies) -> None:
         try:
             carrier.copy_out()
         except Unmovable as damage:
@@ -223,7 +223,7 @@ class Relocator:
             return 0
         if self._pins.holds(segment):  # a backup may be reading it there
             return 0
-        carrier = Carrier(self._disk, store, segment, found)
+        carrier = SegmentCopies(self._disk, store, segment, found)
         yield Blocking(partial(self._ask, partial(self._copy_back, carrier)))
         if not carrier.returned:
             if segment not in self.unmovable and not self._is_failing():  # there was no room
@@ -235,14 +235,14 @@ class Relocator:
             yield from self._drop_cold(carrier)
         return found.size
 
-    def _drop_cold(self, carrier: Carrier) -> Steps:
+    def _drop_cold(self, carrier: SegmentCopies) -> Steps:
         """A copy that the store does not let go of stays known: it goes when nobody needs the segment any more."""
         yield Blocking(partial(self._ask, carrier.drop_cold))
         if not self._is_failing():
             self._present.discard(carrier.segment)
             self._noted.pop(carrier.segment, None)
 
-    def _copy_back(self, carrier: Carrier) -> None:
+    def _copy_back(self, carrier: SegmentCopies) -> None:
         """Nothing is done if there is no room, for the segment and what it is rewritten to; it is tried again later."""
         try:
             if self._disk.free_bytes(carrier.directory) >= self._min_free_bytes + 2 * carrier.found.size:
@@ -268,12 +268,14 @@ class Relocator:
         store = self._store
         assert store is not None
         there = [(segment, found) for segment in segments if (found := self._find(segment)) is not None]
-        carriers = [Carrier(self._disk, store, segment, found) for segment, found in there if found.cold]
+        carriers = [
+            SegmentCopies(self._disk, store, segment, found) for segment, found in there if found.cold
+        ]
         if carriers:
             yield Blocking(partial(self._ask, partial(self._put_ends, carriers)))
         return 0
 
-    def _put_ends(self, carriers: Sequence[Carrier]) -> None:
+    def _put_ends(self, carriers: Sequence[SegmentCopies]) -> None:
         for carrier in carriers:
             try:
                 ends = carrier.read_ends()
@@ -306,13 +308,13 @@ class Relocator:
         if self._is_failing():
             return
         carriers = [
-            Carrier(self._disk, store, segment, found)
+            SegmentCopies(self._disk, store, segment, found)
             for topic_id, topic in self._engine.catalog.topics.items()
             for found in topic.segments
             if found.sealed and (found.cold or SegmentId(topic_id, found.first) in self._present)
             for segment in (SegmentId(topic_id, found.first),)
         ]
-        doubles: list[Carrier] = []
+        doubles: list[SegmentCopies] = []
         yield Blocking(partial(_find_hot, carriers, doubles))
         for carrier in doubles:
             if self._pins.holds(carrier.segment):  # a backup reads the copy that it has found
@@ -328,7 +330,7 @@ class Relocator:
         store.claim(expected)
         self._present = set(store.list())
 
-    def _settle_one(self, carrier: Carrier) -> Steps:
+    def _settle_one(self, carrier: SegmentCopies) -> Steps:
         """A segment of which something is hot, and something is or should be cold."""
         segment, found = carrier.segment, carrier.found
         yield Blocking(partial(self._ask, carrier.look))
@@ -367,6 +369,6 @@ class Relocator:
         self._again_ms = self._engine.now_ms() + AGAIN_MS
 
 
-def _find_hot(carriers: Sequence[Carrier], doubles: list[Carrier]) -> None:
+def _find_hot(carriers: Sequence[SegmentCopies], doubles: list[SegmentCopies]) -> None:
     """Those whose data is in the data directory. As a rule that is none, so the store is not asked of all of them."""
     doubles += [carrier for carrier in carriers if carrier.is_hot()]

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from topics.codec.segments.segdel import Ended, encode_del
+from topics.codec.segments.segdel import EndedRecords, encode_del
 from topics.codec.segments.segidx import DELETED, ENDS, ENTRY_FLAGS_AT, ENTRY_SIZE, EXPIRED, IdxColumns
 from topics.codec.segments.segment import DEAD
 from topics.host.directory.layout import segment_path, topic_dir
@@ -76,7 +76,7 @@ def note_ends(disk: Disk, topic_id: int, segment: Segment, ends: bytes) -> None:
     of = SegmentId(topic_id, segment.first)
     path, data = (
         segment_path(*of, "del"),
-        encode_del(Ended(*of, ends.translate(ENDS_OF)), seal_of(disk, *of).seed),
+        encode_del(EndedRecords(*of, ends.translate(ENDS_OF)), seal_of(disk, *of).seed),
     )
     if _has(disk, path, data):
         return

@@ -17,7 +17,7 @@ import attrs
 
 from topics.codec.primitives import checksum
 from topics.codec.segments.segcolumns import ColumnsBlock, blocks_within
-from topics.codec.segments.segdel import ENTRIES_MAX, Ended, decode_del
+from topics.codec.segments.segdel import ENTRIES_MAX, EndedRecords, decode_del
 from topics.codec.segments.segidx import IdxColumns, decode_idx
 from topics.host.directory.layout import Identity, read_identity
 from topics.kernel.errors import Corrupt
@@ -43,7 +43,7 @@ class Seal:
         """Raises `Corrupt`: it is damaged, or of another segment."""
         return self._whole(lambda seed: decode_idx(buffer, seed))
 
-    def ends(self, buffer: bytes, entries_max: int = ENTRIES_MAX) -> Ended:
+    def ends(self, buffer: bytes, entries_max: int = ENTRIES_MAX) -> EndedRecords:
         """What a `.del` says. Raises `Corrupt`: it is damaged, or of another segment."""
         return self._whole(lambda seed: decode_del(buffer, seed, entries_max))
 

@@ -21,7 +21,7 @@ import attrs
 from topics.codec.log.frame import Run
 from topics.codec.log.walheader import HEADER_SIZE
 from topics.codec.log.writes import WholeWrite, whole_writes
-from topics.codec.manifest import Manifest, Position
+from topics.codec.manifest import LogEnd, Manifest
 from topics.engine.image import LogPlace
 from topics.engine.recovery.judge import Damage, FileLook, LogState, Verdict, judge, look
 from topics.engine.recovery.recover import ShardKey
@@ -114,7 +114,7 @@ def _goes_on(
     logs: Logs,
     named: Mapping[ShardKey, WalFileId],
     begun: Mapping[int, int],
-    ends: Mapping[ShardKey, Position],
+    ends: Mapping[ShardKey, LogEnd],
 ) -> str:
     """What says that there is a log behind the backup; nothing if nothing does, and the backup is all that there is."""
     present = max((generation for generation, _ in ends), default=0)
@@ -132,7 +132,7 @@ def _goes_on(
     return ""
 
 
-def _got_on(places: Mapping[ShardKey, LogPlace], ends: Mapping[ShardKey, Position]) -> str:
+def _got_on(places: Mapping[ShardKey, LogPlace], ends: Mapping[ShardKey, LogEnd]) -> str:
     """The same, if a snapshot is what says it."""
     present = max((generation for generation, _ in ends), default=0)
     for key, place in places.items():
@@ -145,7 +145,7 @@ def _at(place: LogPlace) -> tuple[int, int]:
     return place.file, place.offset
 
 
-def _with_end(base: Disk, end: Position, files: Mapping[int, Found], witness: str) -> Mapping[int, Found]:
+def _with_end(base: Disk, end: LogEnd, files: Mapping[int, Found], witness: str) -> Mapping[int, Found]:
     """The files from the one on in which the backup ends."""
     file = WalFileId(end.generation, end.shard, end.file)
     if end.file not in files:
@@ -163,7 +163,7 @@ def _chain(
     named: WalFileId | None,
     place: LogPlace | None,
     *,
-    end: Position | None = None,
+    end: LogEnd | None = None,
     followed: bool,
 ) -> Chain:
     """The chain of one shard. `named`: the file that must be there. `place`: what it must reach. `followed`: a later

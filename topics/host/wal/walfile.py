@@ -37,7 +37,7 @@ class Create(msgspec.Struct, frozen=True):
         disk.create(self.path, self.size)
 
 
-class Extend(msgspec.Struct, frozen=True):
+class ExtendFile(msgspec.Struct, frozen=True):
     path: str
     size: int
 
@@ -76,7 +76,7 @@ class Rename(msgspec.Struct, frozen=True):
         disk.rename(self.source, self.target)
 
 
-DiskOp = Create | Extend | WalWrite | SyncData | SyncDir | Rename
+DiskOp = Create | ExtendFile | WalWrite | SyncData | SyncDir | Rename
 
 
 def run(disk: Disk, ops: Sequence[DiskOp]) -> None:
@@ -182,7 +182,7 @@ class WalFile:
         at = self._reserved
         while at < size:
             stop = min(at + WAL_RESERVE_STEP, size)
-            ops += [Extend(path, stop) if at else Create(path, stop), SyncData(path)]
+            ops += [ExtendFile(path, stop) if at else Create(path, stop), SyncData(path)]
             at = stop
         return ops
 
@@ -290,7 +290,7 @@ class WalFile:
         assert self._synced == (self.file.first_frame, self._tail)
         stop = self._tail + MARK_SIZE
         mark = encode_mark(CommitMark(self.file_id, self.file.first_frame, stop), ts=ts)
-        grown = [Extend(self._path, stop + MARK_SIZE)] if stop + MARK_SIZE > self._size else []
+        grown = [ExtendFile(self._path, stop + MARK_SIZE)] if stop + MARK_SIZE > self._size else []
         return [*grown, WalWrite(self._path, self._tail, [mark]), SyncData(self._path)]
 
     def _due_mark(self, ts: int) -> bytes:

@@ -25,7 +25,6 @@ from topics.kv.entries.entry import (
     NO_EXPIRY,
     Column,
     Element,
-    Event,
     Expiry,
     Field,
     KvEntry,
@@ -34,6 +33,7 @@ from topics.kv.entries.entry import (
     Ranked,
     Tag,
     TypeLane,
+    WriteEvent,
     newest_in,
     visible,
 )
@@ -71,9 +71,11 @@ class Edit:
         self._elements: list[Tree[Element]] = [None] * len(LANE_TAGS)
         self._origins: Tree[Origin] = None
 
-    def write(self, tag: Tag | None, value: Cell, expire: int | None, *, over: Event | None = None) -> None:
+    def write(
+        self, tag: Tag | None, value: Cell, expire: int | None, *, over: WriteEvent | None = None
+    ) -> None:
         """A value, list or delete. It has seen every event there is, or only `over`, the one it is made from."""
-        event = Event(self.stamp, tag, value, expire)
+        event = WriteEvent(self.stamp, tag, value, expire)
         assert self._lww is NO_EVENT, "an edit writes one event"
         assert tag not in LANE_OF
         self.see(over)
@@ -84,11 +86,11 @@ class Edit:
     def delete_expired(self, now_ms: int) -> None:
         """A delete that nobody wrote, made now of what has expired; its stamp is that of the expiry."""
         self.see()
-        self._lww = Event(self.stamp, None, None, None)
+        self._lww = WriteEvent(self.stamp, None, None, None)
         mark = Origin(EXPIRED, self.stamp, None, max(self.stamp, now_ms))
         self._origins = put(self._origins, Leaf(name_digest(EXPIRED), mark))
 
-    def see(self, over: Event | None = None) -> None:
+    def see(self, over: WriteEvent | None = None) -> None:
         """Mark the events of all replicas as seen by a later write; only `over` if it is given."""
         wanted = None if over is None else encode_event(over)
         for leaf in leaves(self._entry.origins):

@@ -45,7 +45,7 @@ LANE_TAGS: Final = (Tag.HASH, Tag.SET, Tag.ZSET, Tag.COUNTER)
 LANE_OF: Final = {tag: i for i, tag in enumerate(LANE_TAGS)}
 
 
-class Event(NamedTuple):
+class WriteEvent(NamedTuple):
     """A value, a list or a delete (`tag` None), and when it expires."""
 
     utime: int
@@ -96,7 +96,7 @@ class Origin(NamedTuple):
 
     replica: str
     stamp: int
-    event: Event | None
+    event: WriteEvent | None
     seen: int = 0
 
 
@@ -117,7 +117,7 @@ class Expiry(NamedTuple):
     expire: int | None
 
 
-NO_EVENT: Final = Event(0, None, None, None)
+NO_EVENT: Final = WriteEvent(0, None, None, None)
 NO_LANE: Final = TypeLane(0, None)
 NO_LANES: Final = (NO_LANE, NO_LANE, NO_LANE, NO_LANE)
 NO_EXPIRY: Final = Expiry(0, None)
@@ -128,7 +128,7 @@ assert len(NO_LANES) == len(LANE_TAGS)
 class KvEntry:
     """The normal form of one key. Two entries are the same iff their cells are (`wire`)."""
 
-    lww: Event = NO_EVENT
+    lww: WriteEvent = NO_EVENT
     lanes: tuple[TypeLane, ...] = NO_LANES
     expiry: Expiry = NO_EXPIRY
     origins: Tree[Origin] = None
@@ -197,7 +197,7 @@ def newest_in(element: Element) -> int:
 
 
 def newest_of(
-    lww: Event, lanes: tuple[TypeLane, ...], expiry: Expiry, origins: Tree[Origin], absent: int
+    lww: WriteEvent, lanes: tuple[TypeLane, ...], expiry: Expiry, origins: Tree[Origin], absent: int
 ) -> int:
     """The highest stamp of all parts."""
     found = max(lww.utime, expiry.etime, absent)
@@ -211,7 +211,7 @@ def newest_of(
 
 
 def make_entry(
-    lww: Event = NO_EVENT,
+    lww: WriteEvent = NO_EVENT,
     lanes: tuple[TypeLane, ...] = NO_LANES,
     expiry: Expiry = NO_EXPIRY,
     origins: Tree[Origin] = None,
@@ -226,7 +226,7 @@ def total_of(tree: Tree[Element]) -> int:
     return sum(column.pos - column.neg for column in items(tree) if isinstance(column, Column))
 
 
-def event_order(event: Event) -> tuple[int, int, bytes, float]:
+def event_order(event: WriteEvent) -> tuple[int, int, bytes, float]:
     """What decides between two events: the later, then the higher rank, the larger value, the later expiry."""
     assert event.tag not in LANE_OF
     expire = NEVER if event.expire is None else event.expire

@@ -18,7 +18,6 @@ from topics.kv.entries.entry import (
     NO_LANE,
     Column,
     Element,
-    Event,
     Expiry,
     Field,
     KvEntry,
@@ -27,6 +26,7 @@ from topics.kv.entries.entry import (
     Ranked,
     Tag,
     TypeLane,
+    WriteEvent,
     event_order,
 )
 from topics.kv.entries.tree import unite
@@ -57,7 +57,7 @@ def join(own: KvEntry, other: KvEntry) -> KvEntry:
     return KvEntry(lww, lanes, expiry, origins, max(own.newest, other.newest), absent)
 
 
-def join_events(own: Event, other: Event) -> Event:
+def join_events(own: WriteEvent, other: WriteEvent) -> WriteEvent:
     """The greater event; encoded only where stamp and rank tie."""
     if own is other:
         return own

@@ -29,12 +29,12 @@ from topics.kv.entries.entry import (
     NO_LANES,
     ZERO,
     Element,
-    Event,
     Expiry,
     KvEntry,
     Origin,
     Tag,
     TypeLane,
+    WriteEvent,
     make_entry,
     newest_in,
     visible,
@@ -263,7 +263,7 @@ def _entry_above(entry: KvEntry, other: KvEntry, floor: int) -> KvEntry:
 
 def with_parts(
     entry: KvEntry,
-    lww: Event,
+    lww: WriteEvent,
     lanes: tuple[TypeLane, ...],
     expiry: Expiry,
     origins: Tree[Origin],

@@ -34,7 +34,6 @@ from topics.kv.entries.entry import (
     NO_LANES,
     Column,
     Element,
-    Event,
     Expiry,
     Field,
     KvEntry,
@@ -43,6 +42,7 @@ from topics.kv.entries.entry import (
     Ranked,
     Tag,
     TypeLane,
+    WriteEvent,
     make_entry,
     visible,
 )
@@ -115,7 +115,7 @@ def _element_cell(leaf: Leaf[Element]) -> tuple[Cell, Cell]:
     return leaf.digest, tuple(element)
 
 
-def _origin_cell(origin: Origin, lww: Event) -> Cell:
+def _origin_cell(origin: Origin, lww: WriteEvent) -> Cell:
     event = origin.event
     if event is None:
         return origin.seen if origin.seen > origin.stamp else None
@@ -124,7 +124,7 @@ def _origin_cell(origin: Origin, lww: Event) -> Cell:
     return event.value, _tag_cell(event.tag), event.expire
 
 
-def encode_event(event: Event) -> bytes:
+def encode_event(event: WriteEvent) -> bytes:
     """Bytes that two events share iff they are the same."""
     return encode_cell((event.value, _tag_cell(event.tag), event.utime, event.expire))
 
@@ -197,7 +197,7 @@ def _checked(entry: KvEntry) -> KvEntry:
     return entry
 
 
-def _event(value: object, tag: Tag | None, utime: object, expire: object, limits: KvLimits) -> Event:
+def _event(value: object, tag: Tag | None, utime: object, expire: object, limits: KvLimits) -> WriteEvent:
     stamp, until = _stamp(utime), _expire(expire)
     if tag in LANE_OF or (tag is None and value is not None):
         raise _Malformed
@@ -208,7 +208,7 @@ def _event(value: object, tag: Tag | None, utime: object, expire: object, limits
     if tag is Tag.LIST and not isinstance(value, tuple):
         raise _Malformed
     _bounded(value, limits)
-    return Event(stamp, tag, cast("Cell", value), until if tag is not None else None)
+    return WriteEvent(stamp, tag, cast("Cell", value), until if tag is not None else None)
 
 
 def _lane(tag: Tag, cell: object, present: TypeLane, limits: KvLimits) -> TypeLane:
@@ -219,7 +219,7 @@ def _lane(tag: Tag, cell: object, present: TypeLane, limits: KvLimits) -> TypeLa
     return TypeLane(_written(utime), _elements(tag, elements, limits))
 
 
-def _origins(cell: object, lww: Event, limits: KvLimits) -> Tree[Origin]:
+def _origins(cell: object, lww: WriteEvent, limits: KvLimits) -> Tree[Origin]:
     if cell is None:
         return None
     if not isinstance(cell, Mapping):
@@ -232,7 +232,7 @@ def _origins(cell: object, lww: Event, limits: KvLimits) -> Tree[Origin]:
     return grow(found)
 
 
-def _origin(replica: str, stamp: int, cell: object, lww: Event, limits: KvLimits) -> Origin:
+def _origin(replica: str, stamp: int, cell: object, lww: WriteEvent, limits: KvLimits) -> Origin:
     if cell is None or type(cell) is int:
         return Origin(replica, stamp, None, stamp if cell is None else max(stamp, _whole(cell)))
     if cell is True:

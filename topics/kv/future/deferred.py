@@ -23,7 +23,6 @@ from topics.kv.entries.entry import (
     NO_LANE,
     ZERO,
     Element,
-    Event,
     Expiry,
     Field,
     KvEntry,
@@ -32,6 +31,7 @@ from topics.kv.entries.entry import (
     Ranked,
     Tag,
     TypeLane,
+    WriteEvent,
     make_entry,
     newest_in,
 )
@@ -197,7 +197,7 @@ def restamped(entry: KvEntry, now_ms: int, first: int, replica: str) -> KvEntry:
         lambda origin, _: None if origin.stamp in moved else origin._replace(seen=move(origin.seen)),
     )
     if lww.utime in moved:
-        lww = Event(move(lww.utime), lww.tag, lww.value, shifted(lww.expire, lww.utime))
+        lww = WriteEvent(move(lww.utime), lww.tag, lww.value, shifted(lww.expire, lww.utime))
         origins = put(origins, Leaf(name_digest(replica), Origin(replica, lww.utime, lww)))
     lanes = tuple(TypeLane(move(lane.utime), _moved(lane.tree, move)) for lane in entry.lanes)
     stated = Expiry(move(expiry.etime), shifted(expiry.expire, expiry.etime))

@@ -39,7 +39,7 @@ _NOBODY: Final[frozenset[bytes]] = frozenset()
 
 
 @attrs.frozen
-class Keys:
+class OwnerKeys:
     """A resolver's answer: who may sign, and until when that may be believed (None: as long as answers are kept)."""
 
     keys: Collection[bytes]
@@ -49,7 +49,7 @@ class Keys:
 class AddressResolver(Protocol):
     """Knows the keys of addresses. An account may have several."""
 
-    def keys_of(self, address: int) -> Keys | None:
+    def keys_of(self, address: int) -> OwnerKeys | None:
         """The keys that may sign for the address now; None if there is no such address."""
         ...
 
@@ -65,7 +65,7 @@ class NameResolver(Protocol):
 class DidResolver(Protocol):
     """Knows the keys of the DIDs of one method."""
 
-    def keys_of(self, did: Did) -> Keys | None:
+    def keys_of(self, did: Did) -> OwnerKeys | None:
         """The keys that may sign for the identity now; None if it is not known."""
         ...
 
@@ -159,7 +159,7 @@ class Authority:
         self._remember(owner, answer)
         return answer.keys
 
-    def _judged(self, answer: Keys | None, now_ms: int) -> _Answer | None:
+    def _judged(self, answer: OwnerKeys | None, now_ms: int) -> _Answer | None:
         """Whom an answer allows, and until when it is kept; None if it allows nobody now."""
         until_ms = now_ms + self._answer_ttl_ms
         assert until_ms >= now_ms
@@ -178,7 +178,7 @@ class Authority:
             del self._answers[next(iter(self._answers))]
         assert len(self._answers) <= ANSWERS_MAX
 
-    def _ask(self, owner: int | str) -> Keys | None:
+    def _ask(self, owner: int | str) -> OwnerKeys | None:
         """The answer of whoever knows. A form that nobody knows has none."""
         if isinstance(owner, int):
             return self._of_address(owner)
@@ -186,16 +186,16 @@ class Authority:
             return self._of_address(address)
         did = parse_did(owner)
         if did.method == "key":
-            return Keys((key_of_did(owner),))
+            return OwnerKeys((key_of_did(owner),))
         if did.method == "convex":
             return self._of_convex(did.id)
         resolver = self._dids.get(did.method)
         return None if resolver is None else resolver.keys_of(did)
 
-    def _of_address(self, address: int) -> Keys | None:
+    def _of_address(self, address: int) -> OwnerKeys | None:
         return None if self._addresses is None else self._addresses.keys_of(address)
 
-    def _of_convex(self, name: str) -> Keys | None:
+    def _of_convex(self, name: str) -> OwnerKeys | None:
         number = name.removeprefix("#")
         address = address_of(f"#{number}")
         if address is None and self._names is not None and number == name and not name.isdecimal():

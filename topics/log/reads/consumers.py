@@ -11,7 +11,7 @@ from typing import NamedTuple
 from topics.codec.log.consumers import ConsumerChange, ConsumerCommit
 
 
-class Position(NamedTuple):
+class CommittedPosition(NamedTuple):
     """A consumer has read up to `seq`; it came there at `ts`."""
 
     seq: int
@@ -24,29 +24,29 @@ class Consumers:
     __slots__ = ("_positions",)
 
     def __init__(self) -> None:
-        self._positions: dict[str, Position] = {}
+        self._positions: dict[str, CommittedPosition] = {}
 
     def __len__(self) -> int:
         return len(self._positions)
 
-    def get(self, name: str) -> Position | None:
+    def get(self, name: str) -> CommittedPosition | None:
         return self._positions.get(name)
 
-    def sorted(self) -> list[tuple[str, Position]]:
+    def sorted(self) -> list[tuple[str, CommittedPosition]]:
         """All of them, ascending by name."""
         return sorted(self._positions.items())
 
-    def put(self, name: str, position: Position) -> None:
+    def put(self, name: str, position: CommittedPosition) -> None:
         self._positions[name] = position
 
     def fold(self, commit: ConsumerCommit, ts: int) -> None:
         """A frame of the log. A commit moves forward only, and only what is there."""
         match commit.change:
             case ConsumerChange.SET:
-                self._positions[commit.name] = Position(commit.seq, ts)
+                self._positions[commit.name] = CommittedPosition(commit.seq, ts)
             case ConsumerChange.COMMIT:
                 at = self._positions.get(commit.name)
                 if at is not None and commit.seq > at.seq:
-                    self._positions[commit.name] = Position(commit.seq, ts)
+                    self._positions[commit.name] = CommittedPosition(commit.seq, ts)
             case ConsumerChange.DELETE:
                 self._positions.pop(commit.name, None)

@@ -132,7 +132,7 @@ class _Scan:
     """The walk over the slots of one read. `cursor` is the last seq decided."""
 
     def __init__(
-        self, topic: Topic, query: DiffQuery, now_ms: int, start: tombstone.Start, end_seq: int
+        self, topic: Topic, query: DiffQuery, now_ms: int, start: tombstone.ReadStart, end_seq: int
     ) -> None:
         index = topic.index
         self.topic, self.index, self.query, self.now_ms = topic, index, query, now_ms

@@ -12,7 +12,7 @@ from topics.log.index import Index
 
 
 @attrs.frozen
-class Start:
+class ReadStart:
     """The read goes on above `after`; `lost` seqs of this instance between `from_seq` and `after` are the gap's."""
 
     from_seq: int
@@ -21,7 +21,7 @@ class Start:
     lost: int
 
 
-def classify(index: Index, floors: Floors, from_seq: int, *, same_epoch: bool) -> Start:
+def classify(index: Index, floors: Floors, from_seq: int, *, same_epoch: bool) -> ReadStart:
     """The start of a read from the exclusive bound `from_seq`."""
     if same_epoch and from_seq <= index.head_seq:
         return _classify_here(index, floors, from_seq)
@@ -51,7 +51,7 @@ def resolve_ts(index: Index, floors: Floors, from_ts: int) -> int:
     return seq - 1
 
 
-def _classify_here(index: Index, floors: Floors, from_seq: int) -> Start:
+def _classify_here(index: Index, floors: Floors, from_seq: int) -> ReadStart:
     first = from_seq + 1
     if first < floors.evict_floor:
         gap_to = index.base_seq - 1
@@ -61,9 +61,9 @@ def _classify_here(index: Index, floors: Floors, from_seq: int) -> Start:
         gap_to = lost.last
         reason = Reason(lost.reason)
     else:
-        return Start(from_seq, from_seq, None, 0)
+        return ReadStart(from_seq, from_seq, None, 0)
     gap = Gap(
         gap_from=first, gap_to=gap_to, reason=reason, earliest_seq=index.base_seq, head_seq=index.head_seq
     )  # fmt: skip
     assert gap.gap_from <= gap.gap_to <= index.head_seq
-    return Start(from_seq, gap_to, gap, gap.missed_estimate)
+    return ReadStart(from_seq, gap_to, gap, gap.missed_estimate)

@@ -24,7 +24,7 @@ from topics.engine.replies import Reply
 from topics.engine.tickets import Ticket
 from topics.kernel.errors import TopicsError
 from topics.kernel.ids import check_topic_name
-from topics.server.api.bodies.envelope import Envelope, name_in
+from topics.server.api.bodies.envelope import MessageFields, name_in
 from topics.server.api.bodies.fields import ABSENT
 from topics.server.api.memory import Share
 from topics.server.api.resources.state import ServerState
@@ -101,7 +101,7 @@ class OpCall(msgspec.Struct, eq=False):
         """What it is counted as."""
         return "" if self.op is None else self.op.name
 
-    def open(self, envelope: Envelope) -> None:
+    def open(self, envelope: MessageFields) -> None:
         """What is around its command is known from here on."""
         if envelope.request_id is not ABSENT:
             self.request_id = bytes(envelope.request_id)

@@ -36,7 +36,7 @@ _TAIL_BYTES: Final = 200
 
 
 @attrs.frozen
-class Timed:
+class TimedRequest:
     """What is known of a request when its answer is made. `tail`: the end of the answer's JSON."""
 
     route: str
@@ -46,9 +46,9 @@ class Timed:
     tail: bytes
 
     @staticmethod
-    def of(route: str, path: str, answer: Answer, *, busy_s: float, waited_s: float) -> Timed:
+    def of(route: str, path: str, answer: Answer, *, busy_s: float, waited_s: float) -> TimedRequest:
         tail = answer.body[-_TAIL_BYTES:] if isinstance(answer.body, bytes) else b""
-        return Timed(route, path, busy_s, waited_s, tail)
+        return TimedRequest(route, path, busy_s, waited_s, tail)
 
     def performance(self) -> dict[str, float]:
         """Where the time went, as the answer says it."""
@@ -79,7 +79,7 @@ class RequestReports:
         self._lines = 0  # of slow ones, in this second
         self._left_out = 0
 
-    def tell(self, head: Head | None, answer: Answer, timed: Timed) -> None:
+    def tell(self, head: Head | None, answer: Answer, timed: TimedRequest) -> None:
         """Of a request whose answer is about to be sent. Puts its id into the answer's head."""
         request_id = given_id(head)
         if request_id is None and self._every:
@@ -107,7 +107,7 @@ class RequestReports:
             self._tell_slow(fields, timed)
 
     def _trace(
-        self, tracing: Tracing, head: Head | None, answer: Answer, timed: Timed, request_id: str | None
+        self, tracing: Tracing, head: Head | None, answer: Answer, timed: TimedRequest, request_id: str | None
     ) -> None:
         method = "_OTHER" if head is None or head.method not in _METHODS else head.method.decode()
         fields = {
@@ -128,7 +128,7 @@ class RequestReports:
             took_s=timed.busy_s + timed.waited_s,
         )
 
-    def _tell_slow(self, fields: Mapping[str, object], timed: Timed) -> None:
+    def _tell_slow(self, fields: Mapping[str, object], timed: TimedRequest) -> None:
         self.slow += 1
         second = int(self._now_s())
         if second != self._second:

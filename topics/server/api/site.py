@@ -25,7 +25,7 @@ from topics.server.api.memory import Share
 from topics.server.api.message import JSON_TYPE, Answer, Head, Peer, PeerGone, Source, Unbounded
 from topics.server.api.openapi import openapi_document
 from topics.server.api.ops import OpCall, message_of, with_head
-from topics.server.api.reports import REQUEST_ID, Timed, given_id
+from topics.server.api.reports import REQUEST_ID, TimedRequest, given_id
 from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX, ServerState, SiteOptions
 from topics.server.api.routes import Body, Route, RoutedPath, RouteTable
 from topics.server.auth.keys import Key, Keys
@@ -156,7 +156,7 @@ class Site(ServerState):
         latency.seconds += busy_s
         timed = None
         if busy_s >= self._told_from_s or REQUEST_ID in head.headers:
-            timed = Timed.of(route.name, route.path, answer, busy_s=busy_s, waited_s=waited_s)
+            timed = TimedRequest.of(route.name, route.path, answer, busy_s=busy_s, waited_s=waited_s)
         if isinstance(answer.body, bytes) and len(answer.body) >= encoding.ENCODE_BYTES_MIN:
             try:
                 answer = await encoding.encoded(head, answer)
@@ -174,7 +174,7 @@ class Site(ServerState):
         self.counts["", answer.status] += 1
         if head is not None:
             answer.headers += self.options.origins.shared(head)
-        self.reports.tell(head, answer, Timed("", "", 0.0, 0.0, b""))
+        self.reports.tell(head, answer, TimedRequest("", "", 0.0, 0.0, b""))
         return answer
 
     def refused(self, error: TopicsError, *, performance: bytes = b"") -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from topics.kernel.errors import Code, Rejected
 
 
-class Slots:
+class ConcurrencyLimit:
     """`most`: 0 for any number. `what`: they are, for the message; `variable`: the setting that says how many."""
 
     def __init__(self, name: str, what: str, most: int, *, variable: str) -> None:

@@ -13,7 +13,7 @@ from topics.testing.streams import MemoryEdge
 
 
 @attrs.frozen
-class Event:
+class SentEvent:
     """`name` and `fields` of nothing if it only says that the stream lives, or only an id."""
 
     name: str
@@ -42,7 +42,7 @@ class EventSpeaker(Speaker):
         del self._buffer[: end + 4]
         return None
 
-    async def event(self) -> Event | None:
+    async def event(self) -> SentEvent | None:
         """The next; None at the end, also of the connection."""
         while (end := self._text.find(b"\n\n")) < 0:
             chunk = await self._chunk()
@@ -54,7 +54,7 @@ class EventSpeaker(Speaker):
         fields = [line.partition(b": ")[::2] for line in lines]
         found = {name: b"\n".join(value for one, value in fields if one == name) for name, _ in fields}
         data = found.get(b"data")
-        return Event(
+        return SentEvent(
             found.get(b"event", b"").decode(),
             found.get(b"id", b"").decode(),
             {} if data is None else fields_of(data),

@@ -14,9 +14,9 @@ from topics.weaver.node.outbox import PeerStream
 from topics.weaver.sync.bootstrap import Clone
 from topics.weaver.sync.catchup import CatchUp
 from topics.weaver.sync.fetch import ChainWalk
-from topics.weaver.sync.session import Session
+from topics.weaver.sync.session import SyncSession
 
-Conversation: TypeAlias = Session | Clone | ChainWalk | CatchUp | Invite
+Conversation: TypeAlias = SyncSession | Clone | ChainWalk | CatchUp | Invite
 
 
 class Conversations:
@@ -47,7 +47,7 @@ class Conversations:
 
     def asked(self, stream: PeerStream, now_ms: int) -> None:
         """A machine without a clock asked something."""
-        assert not isinstance(self.get(stream), Session | Clone)
+        assert not isinstance(self.get(stream), SyncSession | Clone)
         self._asked_ms[stream] = now_ms
 
     def end(self, stream: PeerStream) -> Conversation:
@@ -74,15 +74,15 @@ class Conversations:
                 yield walk.target
 
     def is_syncing(self, peer: bytes) -> bool:
-        return any(isinstance(each, Session) for each in self._by_peer.get(peer, {}).values())
+        return any(isinstance(each, SyncSession) for each in self._by_peer.get(peer, {}).values())
 
-    def timed(self) -> list[tuple[PeerStream, Session | Clone]]:
+    def timed(self) -> list[tuple[PeerStream, SyncSession | Clone]]:
         """Those with deadlines of their own."""
         return [
             (stream, machine)
             for machines in self._by_peer.values()
             for stream, machine in machines.items()
-            if isinstance(machine, Session | Clone)
+            if isinstance(machine, SyncSession | Clone)
         ]
 
     def unanswered(self, now_ms: int, wait_ms: int) -> list[tuple[PeerStream, Conversation]]:

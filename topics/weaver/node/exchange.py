@@ -49,7 +49,7 @@ from topics.weaver.sync.messages import (
     Welcome,
 )
 from topics.weaver.sync.ranges import Scheme
-from topics.weaver.sync.session import Session, SessionPhase
+from topics.weaver.sync.session import SessionPhase, SyncSession
 from topics.weaver.sync.wire import decode
 
 
@@ -134,7 +134,7 @@ class Exchange:
         """The peer ended a stream, or it broke."""
         self._outbox.end_feed(stream)
         machine = self._machines.get(stream)
-        if isinstance(machine, Session | Clone):
+        if isinstance(machine, SyncSession | Clone):
             machine.closed()
         if machine is not None:
             self._ended(stream, machine)
@@ -302,7 +302,7 @@ class Exchange:
             self._break(stream, f"{type(message).__name__} opens nothing")
 
     def _advance(self, stream: PeerStream, machine: Conversation, message: Message) -> None:
-        if isinstance(machine, Session | Clone):
+        if isinstance(machine, SyncSession | Clone):
             self._outbox.send(stream, machine.receive(message), ends=machine.is_over)
             over = machine.is_over
         elif isinstance(machine, ChainWalk | CatchUp):
@@ -334,7 +334,7 @@ class Exchange:
         machine = self._machines.get(stream)
         if stream.number != GOSSIP and (machine is not None or self._outbox.has_room(stream.peer)):
             self._outbox.send(stream, [Refusal(reason)], ends=True)
-        if isinstance(machine, Session):
+        if isinstance(machine, SyncSession):
             machine.refuse(reason)
         elif isinstance(machine, Clone):
             machine.closed()
@@ -343,7 +343,7 @@ class Exchange:
 
     def _ended(self, stream: PeerStream, machine: Conversation) -> None:
         self._machines.end(stream)
-        if isinstance(machine, Session):
+        if isinstance(machine, SyncSession):
             self._synced(stream, machine)
         elif isinstance(machine, Clone):
             self.positions[stream.peer] = machine.position
@@ -374,12 +374,12 @@ class Exchange:
                 session = self._session(initiator=True)
                 self._open(peer, session, session.open())
 
-    def _session(self, *, initiator: bool) -> Session:
-        return Session(
+    def _session(self, *, initiator: bool) -> SyncSession:
+        return SyncSession(
             self.inventory, self._clock, initiator=initiator, scheme=self._scheme, options=self._options
         )
 
-    def _synced(self, stream: PeerStream, session: Session) -> None:
+    def _synced(self, stream: PeerStream, session: SyncSession) -> None:
         assert session.is_over
         self.counts.rounds += session.tally.rounds
         self.counts.fetched += session.tally.taken

@@ -31,7 +31,7 @@ LOG_KEY: Final = Struct(">Q32sI")
 assert LOG_KEY.size == 44
 
 
-class Op(NamedTuple):
+class KeyWrite(NamedTuple):
     """A write of a key: `value` None deletes it. An empty value is a value."""
 
     key: bytes
@@ -49,7 +49,7 @@ class StoreMachine(Protocol):
 
     kind: str
 
-    def read(self, node: Node) -> list[Op] | UnreadableOps:
+    def read(self, node: Node) -> list[KeyWrite] | UnreadableOps:
         """The writes of a witnessed intention, each key at most once. Depends on nothing else."""
         ...
 
@@ -61,7 +61,7 @@ class KeyValueMachine:
 
     kind = "kv"
 
-    def read(self, node: Node) -> list[Op] | UnreadableOps:
+    def read(self, node: Node) -> list[KeyWrite] | UnreadableOps:
         return decode_ops(node.ops)
 
 
@@ -72,14 +72,14 @@ class LogMachine:
 
     kind = "log"
 
-    def read(self, node: Node) -> list[Op] | UnreadableOps:
+    def read(self, node: Node) -> list[KeyWrite] | UnreadableOps:
         if not node.ops:
             return []
         assert len(node.author) == KEY_SIZE
-        return [Op(LOG_KEY.pack(node.hlc.wall, node.author, node.hlc.counter), node.ops)]
+        return [KeyWrite(LOG_KEY.pack(node.hlc.wall, node.author, node.hlc.counter), node.ops)]
 
 
-def encode_ops(ops: Mapping[bytes, bytes | None] | Iterable[Op | tuple[bytes, bytes | None]]) -> bytes:
+def encode_ops(ops: Mapping[bytes, bytes | None] | Iterable[KeyWrite | tuple[bytes, bytes | None]]) -> bytes:
     """The bytes of a batch; the last op on a key wins. No ops are no bytes."""
     batch: dict[bytes, bytes | None] = dict(ops)
     if not batch:
@@ -97,7 +97,7 @@ def encode_ops(ops: Mapping[bytes, bytes | None] | Iterable[Op | tuple[bytes, by
     return encoded
 
 
-def decode_ops(data: bytes) -> list[Op] | UnreadableOps:
+def decode_ops(data: bytes) -> list[KeyWrite] | UnreadableOps:
     """The ops of a batch, ascending by key."""
     if not data:
         return []
@@ -106,7 +106,7 @@ def decode_ops(data: bytes) -> list[Op] | UnreadableOps:
     _, count = OPS_HEAD.unpack_from(data)
     if count == 0 or count * OP_HEAD.size > len(data):
         return UnreadableOps(f"{count} ops do not fit in {len(data)} bytes")
-    ops: list[Op] = []
+    ops: list[KeyWrite] = []
     at = OPS_HEAD.size
     for _ in range(count):
         read = _read_op(data, at)
@@ -123,14 +123,14 @@ def decode_ops(data: bytes) -> list[Op] | UnreadableOps:
     return ops
 
 
-def _read_op(data: bytes, at: int) -> tuple[Op, int] | UnreadableOps:
+def _read_op(data: bytes, at: int) -> tuple[KeyWrite, int] | UnreadableOps:
     if at + OP_HEAD.size > len(data):
         return UnreadableOps("an op is cut off")
     tag, key_size = OP_HEAD.unpack_from(data, at)
     at += OP_HEAD.size
     key, at = data[at : at + key_size], at + key_size
     if tag == _DELETE:
-        return (Op(key, None), at) if at <= len(data) else UnreadableOps("a key is cut off")
+        return (KeyWrite(key, None), at) if at <= len(data) else UnreadableOps("a key is cut off")
     if tag != _PUT:
         return UnreadableOps(f"op {tag} is unknown")
     if at + U32.size > len(data):
@@ -139,7 +139,7 @@ def _read_op(data: bytes, at: int) -> tuple[Op, int] | UnreadableOps:
     at += U32.size
     if at + value_size > len(data):
         return UnreadableOps("a value is cut off")
-    return Op(key, data[at : at + value_size]), at + value_size
+    return KeyWrite(key, data[at : at + value_size]), at + value_size
 
 
 MACHINES: Final[Mapping[str, StoreMachine]] = {"kv": KeyValueMachine(), "log": LogMachine()}

@@ -20,7 +20,7 @@ from topics.weaver.store.report import IngestReport, Outcome
 from topics.weaver.store.settled import below
 from topics.weaver.store.witness import Witness
 from topics.weaver.sync.limits import BOOTSTRAP_BATCH
-from topics.weaver.sync.ranges import FULL, Fold, HashSet, Range
+from topics.weaver.sync.ranges import FULL, Fold, HashRange, HashSet
 from topics.weaver.sync.reconcile import HashView
 
 
@@ -39,10 +39,10 @@ class Witnessed:
     def __contains__(self, name: bytes) -> bool:
         return name in self._graph  # what is settled is here too, and not lacked
 
-    def fold(self, over: Range = FULL) -> Fold:
+    def fold(self, over: HashRange = FULL) -> Fold:
         return self._caught_up().fold(over)
 
-    def listing(self, over: Range, limit: int) -> list[bytes]:
+    def listing(self, over: HashRange, limit: int) -> list[bytes]:
         return self._caught_up().listing(over, limit)
 
     def seq_of(self, name: bytes) -> int:

@@ -12,7 +12,7 @@ import attrs
 
 from topics.weaver.model.envelope import Envelope
 from topics.weaver.store.witness import Witness
-from topics.weaver.sync.ranges import Range, Scheme
+from topics.weaver.sync.ranges import HashRange, Scheme
 
 
 class ListedHash(NamedTuple):
@@ -26,17 +26,17 @@ class ListedHash(NamedTuple):
 
 
 @attrs.frozen
-class Done:
+class RangeDone:
     """The range is settled."""
 
-    over: Range
+    over: HashRange
 
 
 @attrs.frozen
 class RangeFingerprint:
     """What the sender's hashes of the range add up to."""
 
-    over: Range
+    over: HashRange
     fingerprint: bytes
     count: int
 
@@ -45,7 +45,7 @@ class RangeFingerprint:
 class RangeItemsRequest:
     """All of the sender's hashes of the range, ascending; asks for the other's."""
 
-    over: Range
+    over: HashRange
     items: tuple[ListedHash, ...]
 
 
@@ -53,11 +53,11 @@ class RangeItemsRequest:
 class RangeItemsReply:
     """The answer to it."""
 
-    over: Range
+    over: HashRange
     items: tuple[ListedHash, ...]
 
 
-Part: TypeAlias = Done | RangeFingerprint | RangeItemsRequest | RangeItemsReply
+Part: TypeAlias = RangeDone | RangeFingerprint | RangeItemsRequest | RangeItemsReply
 
 
 # --- messages

@@ -35,7 +35,7 @@ class Scheme(IntEnum):
     HASHED_SUM = 1  # BLAKE3 of sum and count: cancelling out is as hard as a subset sum over chosen hashes
 
 
-class Range(NamedTuple):
+class HashRange(NamedTuple):
     """The hashes from `start` up to, not including, `stop`; None is no upper bound."""
 
     start: bytes
@@ -49,16 +49,16 @@ class Range(NamedTuple):
     def holds(self, value: bytes) -> bool:
         return self.start <= value and (self.stop is None or value < self.stop)
 
-    def halves(self) -> tuple[Range, Range] | None:
+    def halves(self) -> tuple[HashRange, HashRange] | None:
         """Both halves, or None if one of them would be empty. A half is never longer than half, rounded up."""
         middle = midpoint(self.start, LAST if self.stop is None else self.stop)
         if middle <= self.start:
             return None
         assert self.stop is None or middle < self.stop
-        return Range(self.start, middle), Range(middle, self.stop)
+        return HashRange(self.start, middle), HashRange(middle, self.stop)
 
 
-FULL: Final = Range(ZERO, None)
+FULL: Final = HashRange(ZERO, None)
 
 
 def midpoint(start: bytes, stop: bytes) -> bytes:
@@ -164,14 +164,14 @@ class HashSet:
         self._stale_from(number)
         return True
 
-    def fold(self, over: Range = FULL) -> Fold:
+    def fold(self, over: HashRange = FULL) -> Fold:
         """What the hashes of the range add up to."""
         if over.is_empty:
             return NOTHING
         upper = self._prefix_of_runs(len(self._runs)) if over.stop is None else self._below(over.stop)
         return upper.minus(self._below(over.start))
 
-    def listing(self, over: Range, limit: int) -> list[bytes]:
+    def listing(self, over: HashRange, limit: int) -> list[bytes]:
         """The hashes of the range, ascending. Raises `Rejected` if there are more than `limit`."""
         count = self.fold(over).size
         if count > limit:

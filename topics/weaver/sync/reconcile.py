@@ -17,15 +17,15 @@ from typing import Final, Protocol
 from topics.kernel.errors import invalid
 from topics.weaver.sync.limits import BACKLOG_MAX, LEAF_HASHES, LISTING_MAX, PARTS_MAX, PAYLOAD_HASHES_MAX
 from topics.weaver.sync.messages import (
-    Done,
     ListedHash,
     Part,
+    RangeDone,
     RangeFingerprint,
     RangeItemsReply,
     RangeItemsRequest,
     Ranges,
 )
-from topics.weaver.sync.ranges import FULL, Fold, Range, Scheme
+from topics.weaver.sync.ranges import FULL, Fold, HashRange, Scheme
 
 
 class HashView(Protocol):
@@ -33,11 +33,11 @@ class HashView(Protocol):
 
     def __contains__(self, name: bytes) -> bool: ...
 
-    def fold(self, over: Range = FULL) -> Fold:
+    def fold(self, over: HashRange = FULL) -> Fold:
         """What the hashes of the range add up to."""
         ...
 
-    def listing(self, over: Range, limit: int) -> list[bytes]:
+    def listing(self, over: HashRange, limit: int) -> list[bytes]:
         """The hashes of the range, ascending; `Rejected` if there are more than `limit`."""
         ...
 
@@ -56,7 +56,7 @@ class Reconciliation:
         self._view = view
         self._scheme: Final = scheme
         self._needs_max = needs_max
-        self._backlog: list[Range] = []
+        self._backlog: list[HashRange] = []
         self.needs: dict[bytes, int] = {}
 
     @property
@@ -76,7 +76,7 @@ class Reconciliation:
         listed = 0
         for part in payload.parts:
             answer = self._answer(part)
-            if isinstance(answer, Done):
+            if isinstance(answer, RangeDone):
                 settled.append(answer)
             elif answer is not None:
                 answers.append(answer)
@@ -106,14 +106,14 @@ class Reconciliation:
             return RangeItemsReply(part.over, self._listed(part.over))
         if isinstance(part, RangeItemsReply):
             self._need(part.items)
-            return Done(part.over)
-        assert isinstance(part, Done)
+            return RangeDone(part.over)
+        assert isinstance(part, RangeDone)
         return None
 
     def _compare(self, theirs: RangeFingerprint) -> Part | None:
         over, own = theirs.over, self._view.fold(theirs.over)
         if own.size == theirs.count and own.fingerprint(self._scheme) == theirs.fingerprint:
-            return Done(over)
+            return RangeDone(over)
         halves = over.halves()
         if halves is None or own.size + theirs.count <= LEAF_HASHES:
             return RangeItemsRequest(over, self._listed(over))
@@ -122,12 +122,12 @@ class Reconciliation:
             raise invalid("ranges", f"more than {BACKLOG_MAX} are open")
         return None
 
-    def _fingerprint(self, over: Range) -> RangeFingerprint:
+    def _fingerprint(self, over: HashRange) -> RangeFingerprint:
         assert not over.is_empty
         own = self._view.fold(over)
         return RangeFingerprint(over, own.fingerprint(self._scheme), own.size)
 
-    def _listed(self, over: Range) -> tuple[ListedHash, ...]:
+    def _listed(self, over: HashRange) -> tuple[ListedHash, ...]:
         return tuple(
             [ListedHash(name, self._view.seq_of(name)) for name in self._view.listing(over, LISTING_MAX)]
         )

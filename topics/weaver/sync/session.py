@@ -27,13 +27,13 @@ from topics.weaver.sync.counts import SessionCounts
 from topics.weaver.sync.inventory import Inventory
 from topics.weaver.sync.limits import FETCH_MAX, FETCHES_OPEN_MAX, REPLY_BYTES, ExchangeOptions
 from topics.weaver.sync.messages import (
-    Done,
     Fetch,
     FetchReply,
     FrontierTips,
     Hello,
     Message,
     NeedsSnapshot,
+    RangeDone,
     Ranges,
     Refusal,
     SyncDone,
@@ -62,7 +62,7 @@ TRANSITIONS: Final[dict[SessionPhase, frozenset[SessionPhase]]] = {
 } | dict.fromkeys(ENDS, frozenset())
 
 
-class Session:
+class SyncSession:
     """One side of one session. Not started until `open` (initiator) or the first message (the other side)."""
 
     __slots__ = (
@@ -273,7 +273,7 @@ class Session:
     def _send_ranges(self, payload: Ranges) -> Ranges:
         assert self._my_turn
         self._my_turn = False
-        if any(not isinstance(part, Done) for part in payload.parts):
+        if any(not isinstance(part, RangeDone) for part in payload.parts):
             self.pending_ranges += 1
             self._said_done = False
         return payload

@@ -38,7 +38,6 @@ from topics.weaver.sync.messages import (
     BootstrapRequest,
     ChainReply,
     ChainRequest,
-    Done,
     Ending,
     Fetch,
     FetchReply,
@@ -50,6 +49,7 @@ from topics.weaver.sync.messages import (
     Message,
     NeedsSnapshot,
     Part,
+    RangeDone,
     RangeFingerprint,
     RangeItemsReply,
     RangeItemsRequest,
@@ -60,7 +60,7 @@ from topics.weaver.sync.messages import (
     SyncDone,
     Welcome,
 )
-from topics.weaver.sync.ranges import Range, Scheme
+from topics.weaver.sync.ranges import HashRange, Scheme
 
 VERSION: Final = 1
 SECRET_SIZE: Final = 32
@@ -189,14 +189,14 @@ def _read_records(reader: _Reader) -> tuple[Witness, ...]:
     return tuple([Witness.decode(reader.take(WITNESS_SIZE)) for _ in range(count)])
 
 
-def _write_range(over: Range) -> list[bytes]:
+def _write_range(over: HashRange) -> list[bytes]:
     assert not over.is_empty
     return [over.start, U8.pack(over.stop is not None), over.stop or b""]
 
 
-def _read_range(reader: _Reader) -> Range:
+def _read_range(reader: _Reader) -> HashRange:
     start = reader.take(HASH_SIZE)
-    over = Range(start, reader.take(HASH_SIZE) if reader.flag() else None)
+    over = HashRange(start, reader.take(HASH_SIZE) if reader.flag() else None)
     if over.is_empty:
         raise invalid("range", "holds nothing: its stop is not behind its start")
     return over
@@ -207,7 +207,7 @@ def _write_listed(items: tuple[ListedHash, ...]) -> list[bytes]:
     return [U32.pack(len(items)), *[_LISTED.pack(*item) for item in items]]
 
 
-def _read_listed(reader: _Reader, over: Range) -> tuple[ListedHash, ...]:
+def _read_listed(reader: _Reader, over: HashRange) -> tuple[ListedHash, ...]:
     count = reader.count("range.items", LISTING_MAX, size_min=_LISTED.size)
     items = tuple([ListedHash(*pair) for pair in _LISTED.iter_unpack(reader.take(count * _LISTED.size))])
     _ascending("range.items", [item.hash for item in items])
@@ -225,14 +225,14 @@ def _write_part(part: Part) -> list[bytes]:
     head = [U8.pack(_PARTS[type(part)]), *_write_range(part.over)]
     if isinstance(part, RangeFingerprint):
         return [*head, part.fingerprint, U64.pack(part.count)]
-    return head if isinstance(part, Done) else head + _write_listed(part.items)
+    return head if isinstance(part, RangeDone) else head + _write_listed(part.items)
 
 
 def _read_part(reader: _Reader) -> Part:
     tag = reader.u8()
     over = _read_range(reader)
-    if tag == _PARTS[Done]:
-        return Done(over)
+    if tag == _PARTS[RangeDone]:
+        return RangeDone(over)
     if tag == _PARTS[RangeFingerprint]:
         return RangeFingerprint(over, reader.take(HASH_SIZE), reader.u64())
     if tag == _PARTS[RangeItemsRequest]:
@@ -243,7 +243,7 @@ def _read_part(reader: _Reader) -> Part:
 
 
 _PARTS: Final[dict[type[Part], int]] = {
-    Done: 0,
+    RangeDone: 0,
     RangeFingerprint: 1,
     RangeItemsRequest: 2,
     RangeItemsReply: 3,

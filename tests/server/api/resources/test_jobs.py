@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.server.api.asking import ask, code, said
 from tests.server.wire.places import SMALL, alone, begun, new_site, open_site
-from topics.calls.job_checks import claim_command
+from topics.calls.queues.checks import claim_command
 from topics.engine.commands import Claim
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import Limits

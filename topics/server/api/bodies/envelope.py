@@ -27,7 +27,7 @@ from topics.server.api.bodies.pieces import (
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class Envelope(msgspec.Struct, gc=False):
+class MessageFields(msgspec.Struct, gc=False):
     """The texts of these fields, `ABSENT` if not there. They hold the whole message."""
 
     op: msgspec.Raw = ABSENT
@@ -35,8 +35,8 @@ class Envelope(msgspec.Struct, gc=False):
     request_id: msgspec.Raw = ABSENT
 
 
-FIELDS: Final = Envelope.__struct_fields__
-_envelope: Final = msgspec.json.Decoder(Envelope)
+FIELDS: Final = MessageFields.__struct_fields__
+_envelope: Final = msgspec.json.Decoder(MessageFields)
 _name: Final = msgspec.json.Decoder(str)
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -47,7 +47,7 @@ def enveloped(form: type[T], **options: Any) -> type[T]:
     return msgspec.defstruct(form.__name__, fields, bases=(form,), kw_only=True, **options)  # type: ignore[return-value]  # a subclass of form
 
 
-def decode_envelope(text: bytes, limits: Limits) -> Envelope:
+def decode_envelope(text: bytes, limits: Limits) -> MessageFields:
     """The envelope of a message, which is UTF-8. To be done in a thread if it is large.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from topics.calls.job_checks import (
+from topics.calls.queues.checks import (
     PEEKED,
     ack_command,
     claim_command,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from topics.sched import bands
-from topics.sched.governor import Step
+from topics.sched.governor import PressureStep
 from topics.server.api import schemas as s
 from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
@@ -54,7 +54,7 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
         "Looked at every 100 ms while topics wait for their turn; 0 while none does",
         pressure={**_SHARE, "description": "0: all is told at once"},
         step={
-            "type": "string", "enum": [step.name.lower() for step in Step],
+            "type": "string", "enum": [step.name.lower() for step in PressureStep],
             "description": "What is left off, each with those before it",
         },
         signals=s.ref("PressureSignals"), bands=s.ref("PressureBands"),

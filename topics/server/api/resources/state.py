@@ -19,7 +19,7 @@ from topics.server.api.bodies.known import KnownLabels
 from topics.server.api.memory import MemoryAccount
 from topics.server.api.origins import Origins
 from topics.server.api.reports import RequestReports
-from topics.server.api.slots import Slots
+from topics.server.api.slots import ConcurrencyLimit
 from topics.server.api.watching.sessions import WatchSessions
 from topics.server.auth.keys import Key, Keys
 from topics.server.runtime.figures import Traffic
@@ -79,10 +79,10 @@ class ServerState:
         self.metrics = Metrics(version=options.version, topics_max=options.metric_topics_max)
         self.requests = MemoryAccount("requests_held_bytes", "requests", options.held_bytes_max)
         self.answers = MemoryAccount("unsent_answer_bytes", "answers", options.unsent_bytes_max)
-        self.streams = Slots(
+        self.streams = ConcurrencyLimit(
             "streams", "streams of events and WebSockets", options.streams_max, variable="TOPICS_MAX_STREAMS"
         )
-        self.watch_sessions = Slots(
+        self.watch_sessions = ConcurrencyLimit(
             "watch_sessions", "watches", options.watch_sessions_max, variable="TOPICS_MAX_WATCH_SESSIONS"
         )
         self._runtime: Runtime | None = None

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import trio
 
-from topics.calls.job_checks import claim_command
+from topics.calls.queues.checks import claim_command
 from topics.embed.aio.hands import Hand
 from topics.embed.aio.jobs import Claimed
 from topics.embed.aio.runtime import Runtime

@@ -22,7 +22,7 @@ from topics.embed.aio.watcher import Watched
 from topics.embed.aio.wheel import Wheel
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.ports import Entropy
-from topics.server.api.slots import Slots
+from topics.server.api.slots import ConcurrencyLimit
 from topics.server.api.watching.frames import checkpoint_id, id_of, id_of_one, parse_id
 from topics.server.auth.keys import Key
 from topics.server.runtime.log import log
@@ -198,7 +198,9 @@ class WatchSession:
 class WatchSessions:
     """All of a server. `most`: at a time, 0 for any number."""
 
-    def __init__(self, entropy: Entropy, wheel: Wheel, slots: Slots, *, ttl_ms: int = SESSION_TTL_MS) -> None:
+    def __init__(
+        self, entropy: Entropy, wheel: Wheel, slots: ConcurrencyLimit, *, ttl_ms: int = SESSION_TTL_MS
+    ) -> None:
         self.wheel = wheel
         self.ttl_s = ttl_ms / 1000
         self._entropy = entropy

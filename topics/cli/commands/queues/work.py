@@ -18,7 +18,7 @@ from topics.kernel.extras import Needs
 
 if TYPE_CHECKING:
     from topics.calls.blocking import TopicStore
-    from topics.cli.work.shift import Ended, WorkRules
+    from topics.cli.work.shift import JobOutcome, WorkRules
 
 CONCURRENCY_MAX = 256
 
@@ -72,13 +72,13 @@ def work(
         import anyio  # noqa: F401 -- what workers stand on
 
     with invocation.reading() as store:
-        from topics.cli.work.running import Running
+        from topics.cli.work.running import JobProcess
         from topics.cli.work.shift import Shift
 
         report = _Report(queue, as_json=as_json)
         shift = Shift(
             store.queue(queue, node=node),
-            lambda job: Running(command, job, keep_stdout=as_json),
+            lambda job: JobProcess(command, job, keep_stdout=as_json),
             _rules(store, queue, **flags),
             tell=report.tell,
             say=lambda line: say(line, "topics: "),
@@ -92,7 +92,7 @@ def work(
 def _rules(
     store: TopicStore, queue: str, *, concurrency: int, lease: str | None, grace: str, until_empty: bool
 ) -> WorkRules:
-    from topics.cli.commands.queue import queue_state
+    from topics.cli.commands.queues.queue import queue_state
     from topics.cli.work.shift import WorkRules
     from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN
 
@@ -122,7 +122,7 @@ class _Report:
         self._lock = threading.Lock()
         self._counts = {"acked": 0, "nacked": 0, "lost": 0}
 
-    def tell(self, ended: Ended) -> None:
+    def tell(self, ended: JobOutcome) -> None:
         job = ended.job
         with self._lock:
             self._counts[ended.state] += 1

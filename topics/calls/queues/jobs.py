@@ -13,7 +13,8 @@ import msgspec
 
 from topics.calls import messages
 from topics.calls.call import Call, OfTopic
-from topics.calls.job_checks import (
+from topics.calls.messages import FORMAT_LIMITS
+from topics.calls.queues.checks import (
     ack_command,
     claim_command,
     extend_command,
@@ -21,7 +22,7 @@ from topics.calls.job_checks import (
     peeked,
     redrive_command,
 )
-from topics.calls.job_values import (
+from topics.calls.queues.values import (
     Claimant,
     LeasedRecord,
     PeekedJob,
@@ -31,7 +32,6 @@ from topics.calls.job_values import (
     read_redriven,
     read_settled,
 )
-from topics.calls.messages import FORMAT_LIMITS
 from topics.calls.retry import Line, Talk
 from topics.calls.topics import State
 from topics.engine import commands

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from topics.cli.commands.check import COULD_NOT, bytes_bar, cold_place, print_report, tell_unseen, why_unseen
+from topics.cli.commands.directory.check import (
+    COULD_NOT,
+    bytes_bar,
+    cold_place,
+    print_report,
+    tell_unseen,
+    why_unseen,
+)
 from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.paths import PathName

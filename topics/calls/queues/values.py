@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
-from topics.calls.messages import Sent, view_of
+from topics.calls.messages import SentRecord, view_of
 from topics.calls.page import Record
 from topics.codec.log.frame import FrameView
 from topics.engine.queue.control import JobView
@@ -129,7 +129,7 @@ def peeked_of(found: Iterable[tuple[FrameView, JobView]]) -> list[PeekedJob]:
 # Of a server.
 
 
-class _SentLease(Sent, kw_only=True):
+class _SentLease(SentRecord, kw_only=True):
     lease_id: str
     deadline: int
     deliveries: int
@@ -151,7 +151,7 @@ class _Settled(msgspec.Struct):
     deadlines: dict[str, int] = {}
 
 
-class _SentPeek(Sent, kw_only=True):
+class _SentPeek(SentRecord, kw_only=True):
     state: str
     deliveries: int
     priority: int = 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 import click
 
-from topics.cli.commands.leases import ack, claim, extend, nack
+from topics.cli.commands.queues.leases import ack, claim, extend, nack
 from topics.cli.completion.types import QUEUE, TOPIC
 from topics.cli.core.failure import USAGE, Failed, asked_ms, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
@@ -19,7 +19,7 @@ from topics.cli.io.terminal import is_terminal, json_line, print_table
 
 if TYPE_CHECKING:
     from topics.calls.blocking import TopicStore
-    from topics.calls.job_values import PeekedJob
+    from topics.calls.queues.values import PeekedJob
     from topics.engine.replies import QueueState, Redriven, TopicState
 
 PEEK_DEFAULT: Final = 20

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from topics.cli.commands.check import cold_place, root_of, why_unseen
+from topics.cli.commands.directory.check import cold_place, root_of, why_unseen
 from topics.cli.core.failure import Failed, say
 from topics.cli.core.invocation import Invocation, common_options, pass_invocation
 from topics.cli.io.paths import PathName
