@@ -100,9 +100,7 @@ class LocalEngine:
             self.appoint()
 
     def carry_out(self, steps: Generator[Step, None, T]) -> T:
-        """As `store.steps.drive`, under the lock, which is let go of in what blocks. One call less a step is felt where
-        a write has one record.
-        """
+        """As `store.steps.drive`, under the lock, which is let go of in what blocks."""
         failed: Exception | None = None
         try:
             while True:
@@ -113,11 +111,7 @@ class LocalEngine:
                 failed = None
                 try:
                     if isinstance(step, Blocking):
-                        self.lock.release()
-                        try:
-                            step.call()
-                        finally:
-                            retake(self.lock)
+                        self._unlocked(step.call)
                     elif isinstance(step, Tell):
                         self.tell()
                     else:
@@ -127,6 +121,14 @@ class LocalEngine:
         finally:
             failed = None  # its traceback has this frame
             steps.close()
+
+    def _unlocked(self, call: Callable[[], None]) -> None:
+        """Call what blocks, without the lock."""
+        self.lock.release()
+        try:
+            call()
+        finally:
+            retake(self.lock)
 
     def _do(self, step: Step) -> None:
         if isinstance(step, Propose):
@@ -304,7 +306,10 @@ class LocalEngine:
         self._led.add(shard)
         try:
             while (batch := self.engine.take_batch(shard)) is not None:
-                self.carry_out(writer.writing(batch))
+                if writer.write_through(batch, self._unlocked):
+                    self.tell()
+                else:
+                    self.carry_out(writer.writing(batch))
                 if until is None or until.done:
                     break
         finally:
