@@ -146,7 +146,7 @@ class EngineState:
         """Note when time alone will next retire a record of this topic."""
         topic = lane.topic
         assert topic is not None
-        due_ms = retention.next_due_ms(topic) if topic.config.ttl_ms or topic.deadlines else None
+        due_ms = retention.next_due_ms(topic) if topic.config.ttl_ms or topic.deadlines.count else None
         if due_ms is None:
             self.by_time.drop(RETIRE, lane.topic_id)
         else:
