@@ -14,13 +14,13 @@ from typing import Final
 
 from topics.engine import verify
 from topics.engine.apply import Catalog, CatalogView
-from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition, folded_together
+from topics.engine.batch import Shard, Shortage, WalBatch, WalPosition, folded_together
 from topics.engine.checkpoint import Checkpoints, SegmentRules
 from topics.engine.commands import Command, Retire, Sync
 from topics.engine.deadlines import timing
 from topics.engine.deadlines.timers import SYNC
 from topics.engine.moving.moves import Moves, resume_moves
-from topics.engine.propose import propose
+from topics.engine.propose import propose, propose_woken
 from topics.engine.queue.claim import serve
 from topics.engine.queue.control import JobView, QueueFigures, peek, queue_figures, queue_state
 from topics.engine.recovery import restart
@@ -373,27 +373,15 @@ class Engine:
         """Answer and propose again what was woken, then (under test) check every invariant."""
         state = self._state
         while state.ready or state.to_serve or state.to_forward:
-            written, state.to_forward = state.to_forward, {}
-            for lane in written.values():
-                look(state, lane)
-            changed, state.to_serve = state.to_serve, {}
-            for lane in changed.values():
-                serve(state, lane, state.time.high_ms)
-            woken, state.ready = sorted(state.ready, key=_goes_last), []
-            now_ms = state.time.high_ms
-            for ticket, answer in woken:
-                ticket.move(Stage.NEW)
-                try:
-                    if answer is not None:
-                        state.answer(answer)
-                    else:
-                        propose(state, ticket, now_ms)
-                except Rejected as refused:
-                    state.fail(ticket, refused)
+            if state.to_forward:
+                written, state.to_forward = state.to_forward, {}
+                for lane in written.values():
+                    look(state, lane)
+            if state.to_serve:
+                changed, state.to_serve = state.to_serve, {}
+                for lane in changed.values():
+                    serve(state, lane, state.time.high_ms)
+            if state.ready:
+                propose_woken(state)
         if self._checking:
             verify.check_state(self._state)
-
-
-def _goes_last(woken: tuple[Ticket, Entry | None]) -> bool:
-    """Answers are of what has been applied: a deletion that was woken with one waits for the sync it asks for."""
-    return woken[1] is None

@@ -14,7 +14,7 @@ import msgspec
 from topics.engine.apply import Catalog, apply
 from topics.engine.batch import Entry, Shard, Shortage
 from topics.engine.commands import Checkpointed, Claim, Sync
-from topics.engine.deadlines.timers import FIRE, OF_TOPICS, REST, RETIRE, SYNC, Timers
+from topics.engine.deadlines.timers import FIRE, OF_TOPICS, REST, RETIRE, SERVE, SYNC, Timers
 from topics.engine.lane import Lane
 from topics.engine.moving.orders import MoveOrder, MovesInto
 from topics.engine.replies import Reply
@@ -296,7 +296,10 @@ class EngineState:
             self.watch_expiry(lane)
             if lane.parked:
                 self.wake(lane)
-            if lane.queue is not None:
+            queue = lane.queue
+            if queue is not None and not (
+                queue.is_still and self.by_time.at_ms(SERVE, lane.topic_id) == queue.jobs.next_due_ms()
+            ):
                 self.to_serve[lane.topic_id] = lane
             if self.routes.leading_from(lane.topic_id):
                 self.to_forward[lane.topic_id] = lane
