@@ -58,7 +58,9 @@ def event(kind, some, after, first_lease, leases):
         return Claimed(7, first_lease, tuple(grant for grant in grants if grant.jobs), numbers)
     if kind == "extended":
         return Extended(b"w", NOW + after, numbers, of_each)
-    return Released(b"w", b"why" if after % 2 else b"", numbers, of_each, array("Q", [NOW + after]) * len(some))
+    return Released(
+        b"w", b"why" if after % 2 else b"", numbers, of_each, array("Q", [NOW + after]) * len(some)
+    )
 
 
 def ones(said):
@@ -88,7 +90,7 @@ def fold(jobs, said, config, deliveries_max):
 def known(jobs):
     index = jobs.index
     return (
-        [kept for kept in jobs.image().rows],
+        list(jobs.image().rows),
         jobs.counts,
         jobs.key_leases,
         jobs.key_rests,

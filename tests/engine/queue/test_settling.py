@@ -103,7 +103,7 @@ def test_what_nobody_was_given_is_as_before():
     q.engine.resume(machine_restarted=False)
     q.run()
     assert [(view.seq, view.deliveries, view.reason) for view in q.peek(3)] == views
-    assert len(q.topic("q").jobs.rows) == 2  # the third is as if it had just come
+    assert q.topic("q").jobs.rows.count == 2  # the third is as if it had just come
 
 
 def test_what_somebody_was_given_has_been_delivered():
