@@ -28,6 +28,7 @@ from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.store.writer import ShardWriter
 
 T = TypeVar("T")
+Begun = tuple[Ticket | None, threading.Event | None]
 _ROOM_TRIES: Final = 3
 
 
@@ -66,28 +67,32 @@ class LocalEngine:
         with self.lock:
             return self._call(command, me, sync=sync).result()
 
-    def begin(self, command: Claim, called: threading.Event, begun: Ticket | None = None) -> Ticket:
-        """As `call`, or go on with what was begun. A ticket that is not done waits for jobs, and nothing is under way:
-        wait until `called` is set, and call this again, or `leave`.
+    def begin(self, command: Claim, begun: Begun = (None, None)) -> tuple[Ticket, threading.Event | None]:
+        """As `call`, or go on with what was begun. Without an event the ticket is done. Else it waits for jobs, and
+        nothing is under way: wait until the event is set, and call this again, or `leave`.
         """
         self.check_open()
         me = threading.get_ident()
         if me in self._inside or is_held(self.lock):
             raise Reentered
         with self.lock:
-            ticket = self._call(command, me, sync=False, begun=begun)
+            before, called = begun
+            ticket = self._call(command, me, sync=False, begun=before)
             if ticket.done:
-                self._waiting.discard(called)
-            else:
-                called.clear()
-                ticket.waiter = called.set
-                self._waiting.add(called)
-            return ticket
+                if called is not None:
+                    self._waiting.discard(called)
+                return ticket, None
+            called = called or threading.Event()
+            called.clear()
+            ticket.waiter = called.set
+            self._waiting.add(called)
+            return ticket, called
 
-    def leave(self, ticket: Ticket, called: threading.Event) -> bool:
+    def leave(self, ticket: Ticket, called: threading.Event | None) -> bool:
         """Nobody waits for it any more. True if it never happens, false if it is done or has jobs."""
         with self.lock:
-            self._waiting.discard(called)
+            if called is not None:
+                self._waiting.discard(called)
             return self._broken is None and not ticket.done and self.engine.withdraw(ticket)
 
     def tick(self) -> None:

@@ -40,6 +40,7 @@ from topics.kernel.ports import Calendar, Clock
 from topics.log import retention
 from topics.log.jobs.transitions import JobState
 from topics.log.reads import diff, records
+from topics.log.reads.frames import Extent, extent_of
 from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.log.reads.waiting import News
 from topics.log.topic import Topic
@@ -281,6 +282,11 @@ class Engine:
         if topic is None:
             raise Rejected(Code.TOPIC_NOT_FOUND, f"the topic with id {query.topic_id} was deleted")
         return records.plan(topic, query)
+
+    def record_extent(self, topic_id: int, seq: int) -> Extent | None:
+        """Where a record lies; None if it is gone."""
+        topic = self._state.catalog.topics.get(topic_id)
+        return None if topic is None else extent_of(topic, seq)
 
     def topic_state(self, name: str, *, touch: bool = False) -> TopicState:
         """The state of a topic as published. Raises `Rejected`: topic_not_found."""
