@@ -369,15 +369,25 @@ class Jobs(States):
         job_rows, key_ids = self.index.job_rows, self.index.key_ids
         assert job_rows is not None
         places = grouped(list(positions))
+        if len(places) == 1:
+            self._one_gone(places[0])
+            return
         found = [row for row in gather(job_rows, places) if row]
-        if len(places) == 1 and found:
-            self.change(found[0], Change.GONE)
-            self.rows.free_one(found[0])
-            job_rows[places[0]] = 0
-        elif found:
+        if found:
             rows = grouped(found)
             self.change_all(rows, Change.GONE)
             self.rows.free(rows)
             fill(job_rows, places, 0)
         if self.freed is not None and key_ids is not None:  # another one of the key is the next
             self.freed += [key for key in gather(key_ids, places) if key]
+
+    def _one_gone(self, at: int) -> None:
+        """As `_gone`, of the record at one position."""
+        job_rows, key_ids = self.index.job_rows, self.index.key_ids
+        assert job_rows is not None
+        if row := job_rows[at]:
+            self.change(row, Change.GONE)
+            self.rows.free_one(row)
+            job_rows[at] = 0
+        if self.freed is not None and key_ids is not None and key_ids[at]:
+            self.freed.append(key_ids[at])
