@@ -352,11 +352,12 @@ class LocalEngine:
 
     def tell(self) -> None:
         """Wake the callers whose tickets are done, the readers for whom there is news, and who carries out orders."""
-        if self.engine.has_orders:
+        engine = self.engine
+        if engine.has_orders:
             self.order()
-        if not self.engine.has_effects:
+        if not engine.has_effects:
             return
-        effects = self.engine.take_effects()
+        effects = engine.take_effects()
         for ticket in effects.finished:
             if ticket.waiter is not None:
                 ticket.waiter()

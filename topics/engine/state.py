@@ -293,7 +293,8 @@ class EngineState:
             group[-1].settle()
             if lane.durable_seq != durable_seq:
                 self.tell(lane, News.DURABLE)
-            self.watch_expiry(lane)
+            if topic.config.ttl_ms or topic.deadlines.count or self.by_time.at_ms(RETIRE, lane.topic_id):
+                self.watch_expiry(lane)
             if lane.parked:
                 self.wake(lane)
             queue = lane.queue

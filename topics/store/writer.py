@@ -123,7 +123,7 @@ class ShardWriter:
             yield _WAIT  # it goes into the file that is being made
         if begins_file:
             self.next_file_changes = True
-        plan = self.place(batch)
+        plan = self.wal.place(batch, batch.ts)
         try:
             if batch.silent and not apart:
                 yield Blocking(partial(self._write_and_sync, plan))
@@ -150,7 +150,7 @@ class ShardWriter:
         """
         if batch.sync or self.wal.rotates(batch):
             return False
-        plan = self.place(batch)
+        plan = self.wal.place_here(batch, batch.ts, [])
         try:
             unlocked(partial(self.write, plan))
             self._after_write(batch, plan)
@@ -237,9 +237,6 @@ class ShardWriter:
         drive(self.closing(), _do_alone)
 
     # A batch. `write` and `sync` are system calls.
-
-    def place(self, batch: WalBatch) -> PlannedWrite:
-        return self.wal.place(batch, batch.ts)
 
     def write(self, plan: PlannedWrite) -> None:
         """Hand the batch to the operating system."""

@@ -211,10 +211,12 @@ class WalFile:
     def place(self, batch: WalBatch, ts: int) -> PlannedWrite:
         """The operations of one batch. It goes into one file; a mark of what was synced goes first if one is due."""
         assert not self._busy
+        return self.place_here(batch, ts, self._rotate(batch.size, ts) if self.rotates(batch) else [])
+
+    def place_here(self, batch: WalBatch, ts: int, ops: list[DiskOp]) -> PlannedWrite:
+        """As `place`, behind these operations, of a batch that goes into the present file."""
+        assert not self._busy
         self._busy = True
-        ops: list[DiskOp] = []
-        if self.rotates(batch):
-            ops += self._rotate(batch.size, ts)
         assert self.file is not None
         chunks = list(batch.chunks)
         mark = self._due_mark(ts) if batch.size else b""
