@@ -123,7 +123,7 @@ class ShardWriter:
             yield _WAIT  # it goes into the file that is being made
         if begins_file:
             self.next_file_changes = True
-        plan = self.wal.place(batch, batch.ts)
+        plan = self.place(batch, begins_file=begins_file)
         try:
             if batch.silent and not apart:
                 yield Blocking(partial(self._write_and_sync, plan))
@@ -150,7 +150,7 @@ class ShardWriter:
         """
         if batch.sync or self.wal.rotates(batch):
             return False
-        plan = self.wal.place_here(batch, batch.ts, [])
+        plan = self.place(batch)
         try:
             unlocked(partial(self.write, plan))
             self._after_write(batch, plan)
@@ -237,6 +237,9 @@ class ShardWriter:
         drive(self.closing(), _do_alone)
 
     # A batch. `write` and `sync` are system calls.
+
+    def place(self, batch: WalBatch, *, begins_file: bool = False) -> PlannedWrite:
+        return self.wal.place(batch, batch.ts, begins_file=begins_file)
 
     def write(self, plan: PlannedWrite) -> None:
         """Hand the batch to the operating system."""

@@ -208,15 +208,14 @@ class WalFile:
         """True if the batch will not go into the present file: then the next one must not be changing."""
         return batch.size > 0 and (self.file is None or self._tail + batch.size + 2 * MARK_SIZE > self._size)
 
-    def place(self, batch: WalBatch, ts: int) -> PlannedWrite:
-        """The operations of one batch. It goes into one file; a mark of what was synced goes first if one is due."""
-        assert not self._busy
-        return self.place_here(batch, ts, self._rotate(batch.size, ts) if self.rotates(batch) else [])
+    def place(self, batch: WalBatch, ts: int, *, begins_file: bool) -> PlannedWrite:
+        """The operations of one batch. It goes into one file; a mark of what was synced goes first if one is due.
 
-    def place_here(self, batch: WalBatch, ts: int, ops: list[DiskOp]) -> PlannedWrite:
-        """As `place`, behind these operations, of a batch that goes into the present file."""
+        `begins_file`: as `rotates` says of it.
+        """
         assert not self._busy
         self._busy = True
+        ops = self._rotate(batch.size, ts) if begins_file else list[DiskOp]()
         assert self.file is not None
         chunks = list(batch.chunks)
         mark = self._due_mark(ts) if batch.size else b""
