@@ -34,8 +34,8 @@ from topics.embed.findings import Findings
 from topics.embed.housekeeping import Housekeeper
 from topics.embed.lock import Reentered
 from topics.embed.moving import MoverThread
-from topics.embed.named_records import NamedRecords
 from topics.embed.readers import wait_for_news
+from topics.embed.records import NamedRecords
 from topics.embed.rounds_feed import RoundsFeed
 from topics.engine import commands, replies
 from topics.host.checkpoint.checkpointer import Checkpointer
