@@ -37,7 +37,7 @@ class Due(RuleBasedStateMachine):
 
     @rule()
     def look(self):
-        assert len(self.pairs) == len(self.deadlines)
+        assert len(self.pairs) == self.deadlines.count
         first = self.deadlines.first_ms()
         assert min((due_ms for due_ms, _ in self.pairs), default=None) == first
 

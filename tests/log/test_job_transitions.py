@@ -113,7 +113,7 @@ def test_an_event_of_a_job_that_has_gone_does_nothing(change):
     claim(jobs)
     SAID[Change.GONE](index, jobs)
     SAID[change](index, jobs)
-    assert (jobs.counts, len(jobs.rows), index.is_live(1)) == ([0, 0, 0, 0], 0, False)
+    assert (jobs.counts, jobs.rows.count, index.is_live(1)) == ([0, 0, 0, 0], 0, False)
     check_jobs(jobs, index)
 
 

@@ -6,6 +6,7 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -37,6 +38,10 @@ T_co = TypeVar("T_co", covariant=True)
 OF_A_RECORD: Final = (
     "tag", "node", "key", "meta", "ttl_ms", "dedup_id", "content_type", "priority", "delay_ms",
 )  # fmt: skip
+
+
+_values_of_a_record: Final = attrgetter(*OF_A_RECORD)
+_NO_VALUES: Final = (None,) * len(OF_A_RECORD)
 
 
 class Write(OfTopic, Call[Appended], frozen=True, eq=False, kw_only=True):
@@ -120,10 +125,13 @@ class Put(_OneRecord, frozen=True, eq=False, kw_only=True):
     delay_ms: int | None = None
 
     def given(self) -> tuple[Iterable[Any], str | None]:
-        record = {"data": self.data}
-        for name in OF_A_RECORD:  # a comprehension takes twice as long, which a put of one record feels
-            if (value := getattr(self, name)) is not None:
-                record[name] = value
+        values, data = _values_of_a_record(self), self.data
+        if values == _NO_VALUES and type(data) is msgspec.Raw:
+            return [data], None
+        record = {"data": data}
+        record.update(
+            (name, value) for name, value in zip(OF_A_RECORD, values, strict=True) if value is not None
+        )
         return [record], None
 
 

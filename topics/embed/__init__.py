@@ -19,6 +19,7 @@ between the two by changing one line (operations 5). Nothing is imported here: a
     moving        orders of an embedded store carried out, in a thread of its own
     readers       threads that wait for news of a topic, woken by whoever publishes them: nobody looks again and
                   again
+    records       records of an embedded store that are named by their seqs, as jobs are
     rounds_feed   what a watch is told by a store in this process, to a thread
     store         `open` and `Store`: a data directory in the caller's process
     weaver        weaver stores in an embedded store: log and state each in an internal topic of their own

@@ -21,12 +21,12 @@ def claim(local: LocalEngine, command: Claim) -> JobsClaimed:
         Rejected: refused; shutting_down if the store is closed before or meanwhile.
         Fatal: the write failed; the outcome is unknown until the next recovery.
     """
-    called, ticket = threading.Event(), None
+    ticket, called = None, None
     try:
-        ticket = local.begin(command, called)
-        while not ticket.done:
+        ticket, called = local.begin(command)
+        while called is not None:
             called.wait()
-            ticket = local.begin(command, called, ticket)
+            ticket, called = local.begin(command, (ticket, called))
     except BaseException:
         if ticket is not None and not local.leave(ticket, called):
             _end(local, command, ticket, called)
@@ -54,12 +54,12 @@ def _give(local: LocalEngine, command: Callable[..., Release], topic: str, jobs:
             local.call(command(topic=topic, seqs=list(leases), leases=list(leases.values())))
 
 
-def _end(local: LocalEngine, command: Claim, ticket: Ticket, called: threading.Event) -> None:
+def _end(local: LocalEngine, command: Claim, ticket: Ticket, called: threading.Event | None) -> None:
     """The jobs came first."""
     with suppress(TopicsError):
-        while not ticket.done:
-            ticket = local.begin(command, called, ticket)
-            if not ticket.done:
+        while called is not None and not ticket.done:
+            ticket, called = local.begin(command, (ticket, called))
+            if called is not None:
                 called.wait()
         if ticket.error is None:
             give_back(local, _claimed(ticket))

@@ -28,6 +28,7 @@ from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.store.writer import ShardWriter
 
 T = TypeVar("T")
+Begun = tuple[Ticket | None, threading.Event | None]
 _ROOM_TRIES: Final = 3
 
 
@@ -66,28 +67,32 @@ class LocalEngine:
         with self.lock:
             return self._call(command, me, sync=sync).result()
 
-    def begin(self, command: Claim, called: threading.Event, begun: Ticket | None = None) -> Ticket:
-        """As `call`, or go on with what was begun. A ticket that is not done waits for jobs, and nothing is under way:
-        wait until `called` is set, and call this again, or `leave`.
+    def begin(self, command: Claim, begun: Begun = (None, None)) -> tuple[Ticket, threading.Event | None]:
+        """As `call`, or go on with what was begun. Without an event the ticket is done. Else it waits for jobs, and
+        nothing is under way: wait until the event is set, and call this again, or `leave`.
         """
         self.check_open()
         me = threading.get_ident()
         if me in self._inside or is_held(self.lock):
             raise Reentered
         with self.lock:
-            ticket = self._call(command, me, sync=False, begun=begun)
+            before, called = begun
+            ticket = self._call(command, me, sync=False, begun=before)
             if ticket.done:
-                self._waiting.discard(called)
-            else:
-                called.clear()
-                ticket.waiter = called.set
-                self._waiting.add(called)
-            return ticket
+                if called is not None:
+                    self._waiting.discard(called)
+                return ticket, None
+            called = called or threading.Event()
+            called.clear()
+            ticket.waiter = called.set
+            self._waiting.add(called)
+            return ticket, called
 
-    def leave(self, ticket: Ticket, called: threading.Event) -> bool:
+    def leave(self, ticket: Ticket, called: threading.Event | None) -> bool:
         """Nobody waits for it any more. True if it never happens, false if it is done or has jobs."""
         with self.lock:
-            self._waiting.discard(called)
+            if called is not None:
+                self._waiting.discard(called)
             return self._broken is None and not ticket.done and self.engine.withdraw(ticket)
 
     def tick(self) -> None:
@@ -100,9 +105,7 @@ class LocalEngine:
             self.appoint()
 
     def carry_out(self, steps: Generator[Step, None, T]) -> T:
-        """As `store.steps.drive`, under the lock, which is let go of in what blocks. One call less a step is felt where
-        a write has one record.
-        """
+        """As `store.steps.drive`, under the lock, which is let go of in what blocks."""
         failed: Exception | None = None
         try:
             while True:
@@ -113,11 +116,7 @@ class LocalEngine:
                 failed = None
                 try:
                     if isinstance(step, Blocking):
-                        self.lock.release()
-                        try:
-                            step.call()
-                        finally:
-                            retake(self.lock)
+                        self._unlocked(step.call)
                     elif isinstance(step, Tell):
                         self.tell()
                     else:
@@ -127,6 +126,14 @@ class LocalEngine:
         finally:
             failed = None  # its traceback has this frame
             steps.close()
+
+    def _unlocked(self, call: Callable[[], None]) -> None:
+        """Call what blocks, without the lock."""
+        self.lock.release()
+        try:
+            call()
+        finally:
+            retake(self.lock)
 
     def _do(self, step: Step) -> None:
         if isinstance(step, Propose):
@@ -304,7 +311,10 @@ class LocalEngine:
         self._led.add(shard)
         try:
             while (batch := self.engine.take_batch(shard)) is not None:
-                self.carry_out(writer.writing(batch))
+                if writer.write_through(batch, self._unlocked):
+                    self.tell()
+                else:
+                    self.carry_out(writer.writing(batch))
                 if until is None or until.done:
                     break
         finally:
@@ -342,11 +352,12 @@ class LocalEngine:
 
     def tell(self) -> None:
         """Wake the callers whose tickets are done, the readers for whom there is news, and who carries out orders."""
-        if self.engine.has_orders:
+        engine = self.engine
+        if engine.has_orders:
             self.order()
-        if not self.engine.has_effects:
+        if not engine.has_effects:
             return
-        effects = self.engine.take_effects()
+        effects = engine.take_effects()
         for ticket in effects.finished:
             if ticket.waiter is not None:
                 ticket.waiter()

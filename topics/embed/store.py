@@ -11,7 +11,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 from topics.calls import consumers, records, topics
@@ -37,6 +36,7 @@ from topics.embed.housekeeping import Housekeeper
 from topics.embed.lock import Reentered
 from topics.embed.moving import MoverThread
 from topics.embed.readers import wait_for_news
+from topics.embed.records import NamedRecords
 from topics.embed.rounds_feed import RoundsFeed
 from topics.engine import commands, replies
 from topics.host.checkpoint.checkpointer import Checkpointer
@@ -49,13 +49,10 @@ from topics.kernel.errors import Corrupt
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
 from topics.log.reads.diff import DiffPlan, DiffQuery
-from topics.log.reads.frames import assemble
-from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.log.reads.waiting import Waited, news_since, waits_on
 from topics.store.directory import ClaimedDirectory
 from topics.store.opened import Opened, StoreOptions, options_of
-from topics.store.reading import at_hand, read_page
-from topics.store.records import Found, first_records, size_of
+from topics.store.reading import read_page
 from topics.store.stats import StoreStats, stats_of
 from topics.store.viewing import view
 
@@ -115,6 +112,7 @@ class Store(Findings, TopicStore):
         self._closing = threading.Lock()
         self._closed = False
         self._local = LocalEngine(opened.engine, opened.writers)
+        self._named = NamedRecords(self._local, opened.reader, self.limits.page_bytes)
         self._keeper = Housekeeper(self._local)
         self._mover = MoverThread(self._local, opened.reader.read)
         self._compactor: CompactorThread | None = None
@@ -310,12 +308,14 @@ class Store(Findings, TopicStore):
             return []
         try:
             seqs = [job.seq for job in claimed.jobs]
-            views, left, damaged = self._records(claimed.topic_id, seqs, command.bytes_max)
+            views, left, damaged = self._named.find(claimed.topic_id, seqs, command.bytes_max)
         except BaseException:
             give_back(self._local, claimed)
             raise
-        give_up(self._local, claimed, damaged)
-        give_back(self._local, claimed, left)
+        if damaged:
+            give_up(self._local, claimed, damaged)
+        if left:
+            give_back(self._local, claimed, left)
         return leased_of(call.queue, [(views[job.seq], job) for job in claimed.jobs if job.seq in views])
 
     def _peek(self, call: jobs.Peek) -> list[PeekedJob]:
@@ -326,26 +326,8 @@ class Store(Findings, TopicStore):
             topic = self._opened.engine.catalog.find(call.topic)
         assert topic is not None
         seqs = [job.seq for job in found]
-        views, _, _ = self._records(topic.topic_id, seqs, self.limits.page_bytes_default)
+        views, _, _ = self._named.find(topic.topic_id, seqs, self.limits.page_bytes_default)
         return peeked_of((views[job.seq], job) for job in found if job.seq in views)
-
-    def _records(self, topic_id: int, seqs: Sequence[int], bytes_max: int) -> Found[FrameView]:
-        """As `first_records`: at once if they are in memory, whole and not compressed."""
-        page_bytes = self.limits.page_bytes
-        query = RecordsQuery(topic_id=topic_id, seqs=sorted(seqs), bytes_max=min(bytes_max, page_bytes))
-        plan = self._plan_records(query)
-        buffers = None if plan.left else at_hand(plan, self._opened.reader.nowait)
-        if buffers is not None:
-            with suppress(Corrupt):  # that is told below
-                views = assemble(plan, buffers)
-                if not any(view.compressed for view in views):
-                    return dict(zip(plan.seqs, views, strict=True)), set(), set()
-        steps = first_records(topic_id, seqs, bytes_max=bytes_max, page_bytes=page_bytes, size=size_of)
-        return drive(steps, lambda query: read_page(query, self._plan_records, self._opened.reader.read))
-
-    def _plan_records(self, query: RecordsQuery) -> RecordsPlan:
-        with self._local.lock:
-            return self._opened.engine.plan_records(query)
 
     # Also for the journals, whose topics have names that nobody else may use.
 

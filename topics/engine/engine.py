@@ -14,13 +14,13 @@ from typing import Final
 
 from topics.engine import verify
 from topics.engine.apply import Catalog, CatalogView
-from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition, folded_together
+from topics.engine.batch import Shard, Shortage, WalBatch, WalPosition, folded_together
 from topics.engine.checkpoint import Checkpoints, SegmentRules
 from topics.engine.commands import Command, Retire, Sync
 from topics.engine.deadlines import timing
 from topics.engine.deadlines.timers import SYNC
 from topics.engine.moving.moves import Moves, resume_moves
-from topics.engine.propose import propose
+from topics.engine.propose import propose, propose_woken
 from topics.engine.queue.claim import serve
 from topics.engine.queue.control import JobView, QueueFigures, peek, queue_figures, queue_state
 from topics.engine.recovery import restart
@@ -40,6 +40,7 @@ from topics.kernel.ports import Calendar, Clock
 from topics.log import retention
 from topics.log.jobs.transitions import JobState
 from topics.log.reads import diff, records
+from topics.log.reads.frames import Extent, extent_of
 from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.log.reads.waiting import News
 from topics.log.topic import Topic
@@ -282,6 +283,11 @@ class Engine:
             raise Rejected(Code.TOPIC_NOT_FOUND, f"the topic with id {query.topic_id} was deleted")
         return records.plan(topic, query)
 
+    def record_extent(self, topic_id: int, seq: int) -> Extent | None:
+        """Where a record lies; None if it is gone."""
+        topic = self._state.catalog.topics.get(topic_id)
+        return None if topic is None else extent_of(topic, seq)
+
     def topic_state(self, name: str, *, touch: bool = False) -> TopicState:
         """The state of a topic as published. Raises `Rejected`: topic_not_found."""
         lane, topic = self._state.topic(name)
@@ -373,27 +379,15 @@ class Engine:
         """Answer and propose again what was woken, then (under test) check every invariant."""
         state = self._state
         while state.ready or state.to_serve or state.to_forward:
-            written, state.to_forward = state.to_forward, {}
-            for lane in written.values():
-                look(state, lane)
-            changed, state.to_serve = state.to_serve, {}
-            for lane in changed.values():
-                serve(state, lane, state.time.high_ms)
-            woken, state.ready = sorted(state.ready, key=_goes_last), []
-            now_ms = state.time.high_ms
-            for ticket, answer in woken:
-                ticket.move(Stage.NEW)
-                try:
-                    if answer is not None:
-                        state.answer(answer)
-                    else:
-                        propose(state, ticket, now_ms)
-                except Rejected as refused:
-                    state.fail(ticket, refused)
+            if state.to_forward:
+                written, state.to_forward = state.to_forward, {}
+                for lane in written.values():
+                    look(state, lane)
+            if state.to_serve:
+                changed, state.to_serve = state.to_serve, {}
+                for lane in changed.values():
+                    serve(state, lane, state.time.high_ms)
+            if state.ready:
+                propose_woken(state)
         if self._checking:
             verify.check_state(self._state)
-
-
-def _goes_last(woken: tuple[Ticket, Entry | None]) -> bool:
-    """Answers are of what has been applied: a deletion that was woken with one waits for the sync it asks for."""
-    return woken[1] is None

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from topics.engine.batch import Entry
 from topics.engine.checkpoint import propose_checkpointed
 from topics.engine.commands import (
     Ack,
@@ -62,7 +63,7 @@ from topics.engine.schedules.definitions import (
     propose_put_schedule,
 )
 from topics.engine.state import EngineState, no_topic
-from topics.engine.tickets import Ticket
+from topics.engine.tickets import Stage, Ticket
 from topics.engine.writing.append import append_absent, check_append, propose_append
 from topics.engine.writing.change import (
     check_delete_records,
@@ -75,6 +76,7 @@ from topics.engine.writing.change import (
     propose_sync,
     put_absent,
 )
+from topics.kernel.errors import Rejected
 from topics.kernel.ids import check_any_topic_name
 
 
@@ -149,3 +151,23 @@ def propose(state: EngineState, ticket: Ticket, now_ms: int) -> None:
         state.park(lane, ticket)
     else:
         handler.propose(state, lane, ticket, now_ms)
+
+
+def propose_woken(state: EngineState) -> None:
+    """Those that waited are answered, or proposed as things are now."""
+    woken, state.ready = sorted(state.ready, key=_goes_last), []
+    now_ms = state.time.high_ms
+    for ticket, answer in woken:
+        ticket.move(Stage.NEW)
+        try:
+            if answer is not None:
+                state.answer(answer)
+            else:
+                propose(state, ticket, now_ms)
+        except Rejected as refused:
+            state.fail(ticket, refused)
+
+
+def _goes_last(woken: tuple[Ticket, Entry | None]) -> bool:
+    """Answers are of what has been applied: a deletion that was woken with one waits for the sync it asks for."""
+    return woken[1] is None

@@ -14,7 +14,7 @@ import msgspec
 from topics.engine.apply import Catalog, apply
 from topics.engine.batch import Entry, Shard, Shortage
 from topics.engine.commands import Checkpointed, Claim, Sync
-from topics.engine.deadlines.timers import FIRE, OF_TOPICS, REST, RETIRE, SYNC, Timers
+from topics.engine.deadlines.timers import FIRE, OF_TOPICS, REST, RETIRE, SERVE, SYNC, Timers
 from topics.engine.lane import Lane
 from topics.engine.moving.orders import MoveOrder, MovesInto
 from topics.engine.replies import Reply
@@ -146,7 +146,7 @@ class EngineState:
         """Note when time alone will next retire a record of this topic."""
         topic = lane.topic
         assert topic is not None
-        due_ms = retention.next_due_ms(topic) if topic.config.ttl_ms or topic.deadlines else None
+        due_ms = retention.next_due_ms(topic) if topic.config.ttl_ms or topic.deadlines.count else None
         if due_ms is None:
             self.by_time.drop(RETIRE, lane.topic_id)
         else:
@@ -293,10 +293,14 @@ class EngineState:
             group[-1].settle()
             if lane.durable_seq != durable_seq:
                 self.tell(lane, News.DURABLE)
-            self.watch_expiry(lane)
+            if topic.config.ttl_ms or topic.deadlines.count or self.by_time.at_ms(RETIRE, lane.topic_id):
+                self.watch_expiry(lane)
             if lane.parked:
                 self.wake(lane)
-            if lane.queue is not None:
+            queue = lane.queue
+            if queue is not None and not (
+                queue.is_still and self.by_time.at_ms(SERVE, lane.topic_id) == queue.jobs.next_due_ms()
+            ):
                 self.to_serve[lane.topic_id] = lane
             if self.routes.leading_from(lane.topic_id):
                 self.to_forward[lane.topic_id] = lane

@@ -8,7 +8,7 @@ from topics.kernel.limits import U64_MAX
 
 def whole_number(field: str, value: object) -> int:
     """A non-negative whole number. A bool, a fraction, a negative or anything else is refused, never coerced."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, int)):
         raise invalid(field, f"must be a whole number, not {type(value).__name__}")
     if value < 0:
         raise invalid(field, f"must not be negative, not {value}")
@@ -17,6 +17,8 @@ def whole_number(field: str, value: object) -> int:
 
 def clamped(field: str, value: object, *, low: int, high: int) -> int:
     """A whole number, moved into [low, high] if it is outside (semantics 3)."""
+    if type(value) is int and low <= value <= high:
+        return value
     return min(max(whole_number(field, value), low), high)
 
 

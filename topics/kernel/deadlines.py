@@ -27,7 +27,13 @@ class _Bucket:
         self.seqs: array[int] = array("Q")
         self.first_ms = U64_MAX
 
-    def add(self, due_ms: int, seqs: Sequence[int]) -> None:
+    def add(self, due_ms: int, seq: int) -> None:
+        self.dues.append(due_ms)
+        self.seqs.append(seq)
+        if due_ms < self.first_ms:
+            self.first_ms = due_ms
+
+    def add_all(self, due_ms: int, seqs: Sequence[int]) -> None:
         self.dues.extend(array("Q", (due_ms,)) * len(seqs))
         self.seqs.extend(seqs)
         self.first_ms = min(self.first_ms, due_ms)
@@ -39,30 +45,30 @@ class _Bucket:
 class Deadlines:
     """A multiset of (due_ms, seq)."""
 
-    __slots__ = ("_buckets", "_count", "_heap")
+    __slots__ = ("_buckets", "_heap", "count")
 
     def __init__(self) -> None:
-        self._count = 0
+        self.count = 0
         self._buckets: dict[int, _Bucket] = {}
         self._heap: list[int] = []
 
-    def __len__(self) -> int:
-        return self._count
-
     def add(self, due_ms: int, seq: int) -> None:
-        self.add_all(due_ms, (seq,))
+        self._bucket_of(due_ms).add(due_ms, seq)
+        self.count += 1
 
     def add_all(self, due_ms: int, seqs: Sequence[int]) -> None:
         """They are due together."""
-        if not seqs:
-            return
+        if seqs:
+            self._bucket_of(due_ms).add_all(due_ms, seqs)
+            self.count += len(seqs)
+
+    def _bucket_of(self, due_ms: int) -> _Bucket:
         number = due_ms >> BUCKET_BITS
         bucket = self._buckets.get(number)
         if bucket is None:
             bucket = self._buckets[number] = _Bucket()
             heapq.heappush(self._heap, number)
-        bucket.add(due_ms, seqs)
-        self._count += len(seqs)
+        return bucket
 
     def first_ms(self) -> int | None:
         """The earliest due time, or None."""
@@ -83,7 +89,7 @@ class Deadlines:
         taken: list[int] = []
         while self._heap and self._buckets[self._heap[0]].first_ms < now_ms:
             bucket = self._buckets.pop(heapq.heappop(self._heap))
-            self._count -= len(bucket.seqs)
+            self.count -= len(bucket.seqs)
             for due_ms, seq in bucket.pairs():
                 if due_ms < now_ms:
                     taken.append(seq)
@@ -93,13 +99,13 @@ class Deadlines:
 
     def keep(self, are_wanted: Callable[[Sequence[int]], Iterable[object]]) -> None:
         """Drop every seq that is not wanted. Asked for some seqs, `are_wanted` has something true for each that is."""
-        before, self._buckets, self._heap, self._count = self._buckets, {}, [], 0
+        before, self._buckets, self._heap, self.count = self._buckets, {}, [], 0
         for number, bucket in before.items():
             kept = _Bucket()
             for due_ms, seq in compress(bucket.pairs(), are_wanted(bucket.seqs)):
-                kept.add(due_ms, (seq,))
+                kept.add(due_ms, seq)
             if kept.seqs:
                 self._buckets[number] = kept
                 self._heap.append(number)
-                self._count += len(kept.seqs)
+                self.count += len(kept.seqs)
         heapq.heapify(self._heap)

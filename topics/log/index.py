@@ -32,7 +32,7 @@ TIMED: Final = 32
 _OF_FRAME: Final = bytes(  # the flags of a frame as those of its slot
     LIVE | (TAGGED if flags & TAG else 0) | (NODED if flags & NODE else 0) for flags in range(256)
 )
-_NO_COLUMNS: Final = (None, None, None, None, None, None)
+_NO_COLUMNS: Final = (None, None, None, None, None)
 _DEAD: Final = DeathCause.DELETED | DeathCause.EXPIRED
 _LIVE_BYTE: Final = re.compile(
     b"[%s]" % b"".join(re.escape(bytes([i])) for i in range(64) if i & LIVE), re.DOTALL
@@ -129,14 +129,6 @@ class Index:
         """The seqs of the slots at positions [start, stop), ascending."""
         return array("Q", chain.from_iterable(starmap(range, self.spans(start, stop))))
 
-    def seqs_at(self, positions: Sequence[int]) -> array[int]:
-        """The seqs of the slots at these ascending positions."""
-        first, last = positions[0], positions[-1]
-        shift = self.seq_at(first) - first
-        if self.seq_at(last) == last + shift:
-            return array("Q", [shift + at for at in positions])
-        return array("Q", map(self.seq_at, positions))
-
     def ended(self, start: int, stop: int) -> list[Gone]:
         """What is dead from the slot at `start` on and before that at `stop`, with a slot or without: the fewest runs.
 
@@ -225,7 +217,9 @@ class Index:
         of_job = self.of_queue and (run.jobs is not None or run.keys is not None)
         if run.tags is None and run.nodes is None and run.expires is None and not of_job:
             self.flags += b"\x01" * count
-            optional = (self.tag_ids, self.node_ids, self.expires, self.jobs, self.key_ids, self.job_rows)
+            if self.job_rows is not None:
+                self.job_rows.frombytes(bytes(4 * count))
+            optional = (self.tag_ids, self.node_ids, self.expires, self.jobs, self.key_ids)
             if optional != _NO_COLUMNS:
                 for column in optional:
                     if column is not None:
@@ -342,7 +336,9 @@ class Index:
                 labels.release_all([ids[at] for at in positions])
 
     def _slots_of(self, seqs: list[int]) -> tuple[list[int], list[int]]:
-        """Those of these ascending seqs that have a slot, and the position of each."""
+        """Those of these ascending seqs that have a slot, and the position of each; one alone only if it is live."""
+        if len(seqs) == 1:
+            return (seqs, [at]) if (at := self.find(seqs[0])) >= 0 else ([], [])
         held: list[int] = []
         positions: list[int] = []
         at, stop = bisect_left(seqs, self.base_seq), bisect_right(seqs, self.head_seq)
@@ -363,10 +359,12 @@ class Index:
         alive = self.live_from(self._skip)
         base_seq = self.seq_at(alive)
         assert self.base_seq <= base_seq <= self.head_seq + 1  # I-01: never backwards
-        if base_seq > evict_floor:
+        if base_seq == self.base_seq + 1 > evict_floor and alive == self._skip + 1:
+            self.past.add(self.base_seq, self.base_seq, self.flags[self._skip] & _DEAD)
+        elif base_seq > evict_floor:
             for first, last, end in self.ended(self._skip, alive):
                 if last >= evict_floor:
-                    self.past.add(max(first, evict_floor), last, DeathCause(end))
+                    self.past.add(max(first, evict_floor), last, end)
         self.past.drop_below(evict_floor)
         if self.slotless.firsts:
             self.slotless = self.slotless.above(base_seq)

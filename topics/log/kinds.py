@@ -106,8 +106,8 @@ def _jobs(topic: Topic) -> Jobs:
 
 def _remove(topic: Topic, seqs: list[int]) -> None:
     """Jobs end for good: as by a delete, which is voluntary."""
-    index, group = topic.index, grouped(seqs)
-    if isinstance(group, range):
+    index = topic.index
+    if len(seqs) > 1 and isinstance(group := grouped(seqs), range):
         count = index.kill_range(index.position(group.start), index.position(group.stop), DeathCause.DELETED)
     else:
         count = index.kill_seqs(seqs, DeathCause.DELETED)

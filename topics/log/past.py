@@ -59,7 +59,7 @@ class Past:
     def __len__(self) -> int:
         return len(self._firsts)
 
-    def add(self, first: int, last: int, end: DeathCause) -> None:
+    def add(self, first: int, last: int, end: int) -> None:
         """[first, last] ended so; above everything added before."""
         assert first <= last
         assert not self._lasts or first > self._lasts[-1]

@@ -24,7 +24,7 @@ def retire(topic: Topic, ts: int) -> None:
         topic.retired_ms = ts
     topic.results.retire(ts)
     topic.dedup_ids.retire(ts, topic.config.dedup_max_entries)
-    if topic.deadlines:
+    if topic.deadlines.count:
         _retire_own(topic, ts)
     if topic.config.ttl_ms:
         _retire_topic_ttl(topic, ts)

@@ -110,7 +110,7 @@ class Topic:
         for seq, due_ms in enumerate(run.expires, run.seq_start):
             if due_ms:
                 self.deadlines.add(due_ms, seq)
-        if len(self.deadlines) > 4 * self.index.live_count + _STALE_DEADLINES_MIN:
+        if self.deadlines.count > 4 * self.index.live_count + _STALE_DEADLINES_MIN:
             self.deadlines.keep(self.index.are_live)
 
     def place_segment(self, segment: Segment, offsets: array[int], lengths: array[int], *, size: int) -> None:

@@ -32,8 +32,8 @@ class WatchedWriter(ShardWriter):
         self.__dict__ = writer.__dict__
         self._ledger = ledger
 
-    def place(self, batch: WalBatch) -> PlannedWrite:
-        plan = super().place(batch)
+    def place(self, batch: WalBatch, *, begins_file: bool = False) -> PlannedWrite:
+        plan = super().place(batch, begins_file=begins_file)
         self._ledger.placed(batch, plan.at)
         return plan
 

@@ -123,7 +123,7 @@ class ShardWriter:
             yield _WAIT  # it goes into the file that is being made
         if begins_file:
             self.next_file_changes = True
-        plan = self.place(batch)
+        plan = self.place(batch, begins_file=begins_file)
         try:
             if batch.silent and not apart:
                 yield Blocking(partial(self._write_and_sync, plan))
@@ -138,12 +138,25 @@ class ShardWriter:
             if batch.sync:
                 self._after_sync(batch, plan)
         except OSError as error:
-            self.failed = self._fatal(error)
-            self.engine.failed(batch, self.failed)
+            self._fail(batch, error)
         finally:
             if begins_file:
                 self._settle_next_file()
         yield _TELL
+
+    def write_through(self, batch: WalBatch, unlocked: Callable[[Callable[[], None]], None]) -> bool:
+        """As `writing`, of a batch that ends in the page cache and in the present file, without a step: most are such,
+        and one of one record is short. `unlocked` calls what blocks. False, and nothing is done, if it is another.
+        """
+        if batch.sync or self.wal.rotates(batch):
+            return False
+        plan = self.place(batch)
+        try:
+            unlocked(partial(self.write, plan))
+            self._after_write(batch, plan)
+        except OSError as error:
+            self._fail(batch, error)
+        return True
 
     def marking(self) -> Steps:
         """The closing mark of a shard that rests, if one is due."""
@@ -225,8 +238,8 @@ class ShardWriter:
 
     # A batch. `write` and `sync` are system calls.
 
-    def place(self, batch: WalBatch) -> PlannedWrite:
-        return self.wal.place(batch, batch.ts)
+    def place(self, batch: WalBatch, *, begins_file: bool = False) -> PlannedWrite:
+        return self.wal.place(batch, batch.ts, begins_file=begins_file)
 
     def write(self, plan: PlannedWrite) -> None:
         """Hand the batch to the operating system."""
@@ -278,7 +291,8 @@ class ShardWriter:
     def _carry_out(self, ops: Sequence[DiskOp]) -> None:
         """System calls of a batch or a mark. An error ends the shard, so LOCK is told first."""
         try:
-            run(self.disk, ops)
+            for op in ops:
+                op.run(self.disk)
         except OSError:
             if self._forget_boot is not None:
                 try:
@@ -286,6 +300,10 @@ class ShardWriter:
                 except OSError as lock_error:
                     self.lock_error = lock_error
             raise
+
+    def _fail(self, batch: WalBatch, error: OSError) -> None:
+        self.failed = self._fatal(error)
+        self.engine.failed(batch, self.failed)
 
     def _fatal(self, error: OSError) -> Fatal:
         message = f"writing shard {self.shard} failed: {error}"

@@ -19,6 +19,7 @@ from topics.codec.log.frame import (
     check_frame,
     decode_frame,
     decode_payloads,
+    decode_record,
     encode_run,
 )
 from topics.codec.log.layout import frame_length, pack_exts, pack_frame, parse_exts
@@ -68,6 +69,9 @@ def test_records_come_back_as_they_went_in(records, durable, keyed):
 
     assert len(chunk) == run.length
     assert views == [decode_frame(chunk, offset) for offset in places(run)]
+    cuts = zip(places(run), run.lengths, strict=True)
+    frames = [chunk[offset : offset + length] for offset, length in cuts]
+    assert views == [decode_record(frame, topic_id=7, seq=5 + at) for at, frame in enumerate(frames)]
     assert [view.data for view in views] == list(records.data)
     for name in ("node", "tag", "meta", "key", "dedup_id", "content_type"):
         assert [getattr(view, name) for view in views] == list(getattr(records, name) or [b""] * len(records))
@@ -108,6 +112,7 @@ def test_only_the_first_frame_pays_for_its_write(frames, keyed):
 
 
 @pytest.mark.invariant("I-18")
+@pytest.mark.parametrize("keyed", [KEYED, None])
 @pytest.mark.parametrize(
     "records",
     [
@@ -116,8 +121,8 @@ def test_only_the_first_frame_pays_for_its_write(frames, keyed):
     ],
     ids=["plain", "all parts"],
 )
-def test_every_flipped_bit_is_found(records):
-    chunk, run = encode(records, keyed=KEYED)
+def test_every_flipped_bit_is_found(records, keyed):
+    chunk, run = encode(records, keyed=keyed)
     assert check_frame(chunk, 0, len(chunk)) == len(chunk)
     for bit in range(len(chunk) * 8):
         damaged = bytearray(chunk)
@@ -126,6 +131,7 @@ def test_every_flipped_bit_is_found(records):
         assert isinstance(check_frame(damaged, 0, len(damaged)), Defect), bit
         with pytest.raises(Corrupt, match="topic 7 seq 5"):
             decode_payloads(bytes(damaged), [0], run.lengths, topic_id=7, seqs=[5])
+        assert decode_record(bytes(damaged), topic_id=7, seq=5) is None
 
 
 @pytest.mark.invariant("I-18")
@@ -249,9 +255,11 @@ def test_bytes_in_the_wrong_place_are_found_though_their_checksum_is_right():
     for topic_id, seq in ((8, 5), (7, 6)):
         with pytest.raises(Corrupt, match=f"topic {topic_id} seq {seq} at offset 0: another frame"):
             decode_payloads(chunk, [0], run.lengths[:1], topic_id=topic_id, seqs=[seq])
+        assert decode_record(chunk[: run.lengths[0]], topic_id=topic_id, seq=seq) is None
     for length in (0, 45, 46, len(chunk)):
         with pytest.raises(Corrupt, match="topic 7 seq 5"):
             decode_payloads(chunk, [0], [length], topic_id=7, seqs=[5])
+        assert decode_record(chunk[:length], topic_id=7, seq=5) is None
     with pytest.raises(Corrupt, match="past the end"):
         decode_payloads(chunk[:-1], [run.lengths[0]], [run.lengths[1]], topic_id=7, seqs=[6])
 

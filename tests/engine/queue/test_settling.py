@@ -1,6 +1,8 @@
 """What is said of jobs while something that was said of them before is on its way to the disk (queues 4)."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.engine.queue.driving import Queue
 from topics.engine.commands import Ack, Extend, Nack, Release
@@ -103,7 +105,7 @@ def test_what_nobody_was_given_is_as_before():
     q.engine.resume(machine_restarted=False)
     q.run()
     assert [(view.seq, view.deliveries, view.reason) for view in q.peek(3)] == views
-    assert len(q.topic("q").jobs.rows) == 2  # the third is as if it had just come
+    assert q.topic("q").jobs.rows.count == 2  # the third is as if it had just come
 
 
 def test_what_somebody_was_given_has_been_delivered():
@@ -139,3 +141,42 @@ def test_what_lapsed_and_was_claimed_again_still_says_why_it_failed():
     q.claim()
     (view,) = q.peek(1, JobState.IN_FLIGHT)
     assert view.reason == b"expired"
+
+
+meant = st.sampled_from(["its own", "another", "of another start", "none"])
+
+
+@pytest.mark.rule("Q4.7", "Q4.8")
+@given(
+    st.lists(st.tuples(st.integers(1, 9), meant), min_size=2, max_size=9, unique_by=lambda of: of[0]),
+    st.booleans(),
+)
+def test_jobs_settled_one_by_one_count_as_those_settled_together(said, fenced):
+    apart, together = Queue(require_lease_id=fenced), Queue(require_lease_id=fenced)
+    found = []
+    for q in (apart, together):
+        q.jobs(*[b"%d" % number for number in range(8)])
+        held = {job.seq: job for job in [*q.claim(4), *q.claim(2, node=b"v")]}
+        seqs, leases = [seq for seq, _ in said], []
+        for seq, which in said:
+            lease = (held[seq].nonce, held[seq].counter) if seq in held else (1, 1)
+            leases.append(
+                {
+                    "its own": lease,
+                    "another": (lease[0], lease[1] + 9),
+                    "of another start": (lease[0] + 1, lease[1]),
+                }.get(which)
+            )
+        if q is together:
+            acks = [Ack(topic="q", node=b"w", seqs=seqs, leases=leases)]
+        else:
+            acks = [
+                Ack(topic="q", node=b"w", seqs=[seq], leases=[lease])
+                for seq, lease in zip(seqs, leases, strict=True)
+            ]
+        told = [q.do(ack) for ack in acks]
+        found.append(
+            ([seq for one in told for seq in one.seqs], [seq for one in told for seq in one.skipped])
+        )
+    assert found[0] == found[1]
+    assert apart.counts() == together.counts()

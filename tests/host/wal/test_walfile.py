@@ -31,6 +31,10 @@ TS = 1000
 SMALL = Limits(wal_file_first=1024, wal_file_max=4096, wal_reserve=0)
 
 
+def placed(wal, batch):
+    return wal.place(batch, TS, begins_file=wal.rotates(batch))
+
+
 class Log:
     """A WalFile on a disk, its plans carried out."""
 
@@ -50,7 +54,7 @@ class Log:
 
     def write(self, count=1, size=20, *, sync=False):
         """One batch to its end; its plan."""
-        plan = self.wal.place(self.batch(count, size, sync=sync), TS)
+        plan = placed(self.wal, self.batch(count, size, sync=sync))
         run(self.disk, plan.write)
         self.wal.wrote()
         if sync:
@@ -120,7 +124,7 @@ def test_rotation_syncs_the_old_file_marks_it_and_names_the_new_one_before_its_f
     log.write(size=500)
     log.reserve()
     old = log.wal.file
-    plan = log.wal.place(log.batch(size=500), TS)
+    plan = placed(log.wal, log.batch(size=500))
 
     next_tmp, new = "wal/gen-0/shard-00/next.tmp", wal_path(log.wal.file)
     expected = [
@@ -189,7 +193,7 @@ def test_what_room_says_fits_without_a_new_reserve():
             log.reserve()
         room = log.wal.room()
         overhead = log.batch(size=0).size
-        plan = log.wal.place(log.batch(size=room - overhead), TS)
+        plan = placed(log.wal, log.batch(size=room - overhead))
 
         assert not any(isinstance(op, Create | ExtendFile) for op in plan.write)
         run(log.disk, plan.write)
@@ -272,7 +276,7 @@ def test_no_mark_is_written_beyond_the_end_of_its_file(left):
 
     assert not wal.mark_due
     batch = log.batch(size=20)
-    plan = wal.place(batch, TS)
+    plan = placed(wal, batch)
     assert all(
         op.offset + sum(map(len, op.chunks)) <= 1024
         for op in plan.write
@@ -284,15 +288,15 @@ def test_a_sync_without_frames_needs_no_room():
     log = Log(SMALL)
     wal = WalFile(0, 0, SeededEntropy(1), SMALL)
     wal.go_on(log.wal.file, log.wal.file_id, size=1024, tail=1024, next_frame=9)
-    plan = wal.place(WalBatch(0, (), 0, 0, True, ()), TS)
+    plan = placed(wal, WalBatch(0, (), 0, 0, True, ()))
 
     assert ([], [SyncData(wal_path(log.wal.file))]) == (plan.write, plan.sync)
 
 
 def test_one_plan_at_a_time():
     log = Log()
-    log.wal.place(log.batch(), TS)
+    placed(log.wal, log.batch())
 
     assert not log.wal.mark_due
     with pytest.raises(AssertionError):
-        log.wal.place(log.batch(), TS)
+        placed(log.wal, log.batch())

@@ -30,7 +30,7 @@ from topics.codec.log.layout import (  # fmt: skip
     parse_region,
 )
 from topics.codec.log.run import Keyed, Run, pack_job
-from topics.codec.primitives import LAYOUT_BYTES_MAX, Buffer, checksum
+from topics.codec.primitives import LAYOUT_BYTES_MAX, U64, Buffer, checksum
 from topics.kernel.errors import Corrupt
 
 __all__ = [
@@ -236,15 +236,28 @@ def _decoded(
     return records
 
 
+def decode_record(frame: bytes, *, topic_id: int, seq: int) -> FrameView | None:
+    """As `decode_payloads`, of one frame; None if it is not whole, or not the one."""
+    covered = frame[FRAME_LEN_SIZE:-CHECKSUM_SIZE]
+    if len(frame) < FRAME_OVERHEAD or U64.pack(checksum(covered)) != frame[-CHECKSUM_SIZE:]:
+        return None
+    view = _view(frame)
+    return view if view is not None and view.seq == seq and view.topic_id == topic_id else None
+
+
 _DURABLE_KIND: Final = DURABLE << 8
 
 
 def _view(frame: bytes) -> FrameView | None:
     """The record of one frame whose checksum was verified, None if it is no well-formed append."""
-    _, kind, flags, topic_id, seq, ts, node_len, tag_len, data_len = FRAME_HEAD.unpack_from(frame)
+    claimed, kind, flags, topic_id, seq, ts, node_len, tag_len, data_len = FRAME_HEAD.unpack_from(frame)
     if kind != APPEND or len(frame) != FRAME_OVERHEAD + node_len + tag_len + data_len:
         return None
+    if claimed != len(frame) - FRAME_LEN_SIZE:
+        return None
     at = FRAME_HEAD.size
+    if flags & ~DURABLE == 0 and node_len == tag_len == 0:
+        return FrameView(seq, ts, flags, topic_id, b"", b"", b"", frame[at:-CHECKSUM_SIZE], NO_EXTS)
     node = frame[at : at + node_len]
     at += node_len
     tag = frame[at : at + tag_len]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 
 from topics.codec.primitives import U16, U32, U64
 from topics.kernel.errors import Corrupt
@@ -117,7 +118,8 @@ _OF_NUMBER: Final = {number: event for event, number in _EVENTS.items()}
 def encode_lease(event: LeaseEvent) -> bytes:
     """The data region of a LEASE frame."""
     parts = [bytes((_EVENTS[type(event)],))]
-    parts += [pack(getattr(event, name)) for name, (pack, _) in _FIELDS[type(event)]]
+    for value, (_, (pack, _)) in zip(astuple(event), _FIELDS[type(event)], strict=True):
+        parts.append(pack(value))
     return b"".join(parts)
 
 

@@ -155,7 +155,11 @@ class ShardTask:
             return False
         self._is_shared = batch.sync and len(batch.entries) > 1
         file = writer.wal.file
-        await drive_async(writer.writing(batch), do)
+        if self._goes_inline(batch.size) and writer.write_through(batch, _called):
+            self._note_slow_write()
+            self._tell()
+        else:
+            await drive_async(writer.writing(batch), do)
         self._took_space.set()
         if writer.wal.file is not file:
             self._wants_reserve.set()
@@ -164,11 +168,10 @@ class ShardTask:
     def _do(self, run: Run, step: Step) -> Awaitable[None] | None:
         """`run`: where what blocks goes, unless it is over sooner here."""
         if isinstance(step, Blocking):
-            if not self._goes_inline(step):
+            if step.cached_bytes is None or not self._goes_inline(step.cached_bytes):
                 return run(step.call)
             step.call()
-            if self.meter.took[0] > _INLINE_MS:
-                self._slow_until = trio.current_time() + _SLOW_FOR_S
+            self._note_slow_write()
         elif isinstance(step, Tell):
             self._tell()
         else:
@@ -184,18 +187,22 @@ class ShardTask:
             self._observe_sync(meter.took[1] / 1000)
         self._told(meter.took)
 
-    def _goes_inline(self, step: Blocking) -> bool:
+    def _goes_inline(self, cached_bytes: int) -> bool:
         """A small write that no sync follows ends in the page cache, sooner than a thread would begin with it.
 
         Unless the system makes writers wait: then the next ones go to the thread for a while (decision 11).
         """
-        return (
-            step.cached_bytes is not None
-            and step.cached_bytes <= self._threads.inline_bytes_max
-            and trio.current_time() >= self._slow_until
-        )
+        return cached_bytes <= self._threads.inline_bytes_max and trio.current_time() >= self._slow_until
+
+    def _note_slow_write(self) -> None:
+        if self.meter.took[0] > _INLINE_MS:
+            self._slow_until = trio.current_time() + _SLOW_FOR_S
 
     def _next_file_settled(self) -> None:
         """Whoever waits for the next file looks again."""
         self._settled.set()
         self._settled = trio.Event()
+
+
+def _called(call: Callable[[], None]) -> None:
+    call()

@@ -48,6 +48,10 @@ class Timers:
             heapq.heappush(self._heap, (at_ms, key))
             self.moved = self.moved or self._heap[0][1] is key
 
+    def at_ms(self, kind: int, number: int) -> int | None:
+        """The instant that was set; None: it is not due ever."""
+        return self._due.get((kind, number))
+
     def drop(self, kind: int, number: int) -> None:
         """It is not due any more. Its entry stays until its turn comes, or serves the next instant."""
         if self._due:

@@ -155,12 +155,15 @@ def _deal(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms
         seqs = order.take(wanted, now_ms)
         if not seqs:
             return None
-        sizes = gather(topic.index.sizes, topic.index.find_all(seqs))
-        hands = (_shared_out if together else _in_turn)(group, seqs, sizes)
-        dealt = [(claimer, hand) for claimer, hand in zip(group, hands, strict=True) if hand]
-        count = sum(len(hand) for _, hand in dealt)
-        if count < len(seqs):
-            order.hand_out(seqs, count, credit)
+        if len(seqs) == 1:  # of whatever size
+            dealt = [(group[0], seqs)]
+        else:
+            sizes = gather(topic.index.sizes, topic.index.find_all(seqs))
+            hands = (_shared_out if together else _in_turn)(group, seqs, sizes)
+            dealt = [(claimer, hand) for claimer, hand in zip(group, hands, strict=True) if hand]
+            count = sum(len(hand) for _, hand in dealt)
+            if count < len(seqs):
+                order.hand_out(seqs, count, credit)
         queue.turn += together
         _grant(state, lane, queue, topic, dealt, now_ms)
         if together:
@@ -191,19 +194,15 @@ def _grant(
 ) -> None:  # fmt: skip
     """Log who has which jobs, and answer each behind that."""
     lease_ms = topic.config.lease_ms
-    grants = tuple(
-        Grant(claimer.asks.node, now_ms + (claimer.asks.lease_ms or lease_ms), len(hand))
-        for claimer, hand in dealt
-    )
-    seqs = array("Q")
-    for _, hand in dealt:
+    grants, seqs = list[Grant](), array("Q")
+    for claimer, hand in dealt:
+        grants.append(Grant(claimer.asks.node, now_ms + (claimer.asks.lease_ms or lease_ms), len(hand)))
         seqs.extend(hand)
-    event = Claimed(state.lease_nonce, state.next_lease, grants, seqs)
-    state.next_lease += len(seqs)
-    queue.claiming += len(seqs)
-    for claimer, _ in dealt:
         del queue.claimers[claimer.ticket]
         claimer.ticket.move(Stage.NEW)
+    event = Claimed(state.lease_nonce, state.next_lease, tuple(grants), seqs)
+    state.next_lease += len(seqs)
+    queue.claiming += len(seqs)
     whole = in_lease_class(state, _Pass, lane, dealt[0][0].ticket, [event], now_ms)
     whole.event, whole.count = event, len(dealt[0][1])
     state.enqueue(lane.shard, whole)
@@ -272,13 +271,15 @@ class _Pass(Entry, eq=False, kw_only=True):
     def dealt(self, first: int, count: int) -> JobsClaimed:
         """The answer to who got these."""
         lane = self.lane
+        assert self.event is not None
         assert lane.topic is not None
         assert lane.queue is not None
         if count >= TOGETHER_MIN:
             told = self._leased(first, first + count)
+        elif count == len(self.event.seqs) == 1:
+            told = [self._leased_one()]
         else:  # all of the pass is looked at once
             if self.told is None:
-                assert self.event is not None
                 self.told = self._leased(0, len(self.event.seqs))
             told = self.told[first : first + count]
         jobs = [job for job in told if job is not None]
@@ -304,6 +305,17 @@ class _Pass(Entry, eq=False, kw_only=True):
         if 0 not in lasting:
             return list(map(_leased_job, fields))
         return [_leased_job(of) if lasts else None for of, lasts in zip(fields, lasting, strict=True)]
+
+    def _leased_one(self) -> LeasedJob | None:
+        """As `_leased`, of a pass with one job."""
+        queue, event = self.lane.queue, self.event
+        assert event is not None
+        assert queue is not None
+        jobs, rows, seq, given = queue.jobs, queue.jobs.rows, event.seqs[0], event.first_lease
+        row = jobs.row(seq)
+        if not rows.leased[row] or rows.counters[row] != given:
+            return None
+        return LeasedJob(seq, event.nonce, given, rows.until[row], rows.deliveries[row], jobs.priority(seq))
 
     def release(self) -> None:
         queue, event = self.lane.queue, self.event

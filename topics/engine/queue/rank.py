@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ _PRIORITY_OF: Final = bytes(min(max(high - 1, 0), PRIORITY_MAX) for high in rang
 _IS: Final = [bytes(value == priority for value in range(256)) for priority in range(PRIORITY_MAX + 1)]
 
 
-def by_priority(seqs: array[int], jobs: array[int]) -> Iterator[tuple[int, array[int]]]:
+def _by_priority(seqs: array[int], jobs: array[int]) -> Iterator[tuple[int, array[int]]]:
     """The seqs of each priority. `jobs`: of each, as `pack_job` has it."""
     priorities = jobs.tobytes()[_PRIORITY_BYTE::8].translate(_PRIORITY_OF)
     for priority in sorted(set(priorities)):
@@ -73,3 +74,20 @@ class Ranks(list[Rank]):
         self.append(rank)
         self.sort(key=attrgetter("priority"), reverse=True)
         return rank
+
+    def add(self, seqs: array[int], jobs: array[int]) -> None:
+        """These come behind the others of their lines."""
+        for priority, some in _by_priority(seqs, jobs):
+            self.of(priority).line.extend(some)
+
+    def add_late(self, seqs: array[int], jobs: array[int]) -> None:
+        """These were never handed out, and are in no line."""
+        for priority, some in _by_priority(seqs, jobs):
+            late = self.of(priority).late
+            late += some
+            heapq.heapify(late)
+
+    def clear_heaps(self) -> None:
+        for rank in self:
+            rank.back.clear()
+            rank.late.clear()

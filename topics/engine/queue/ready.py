@@ -15,9 +15,9 @@ from operator import and_, gt, not_
 from typing import Final
 
 from topics.codec.log.run import unpack_job
-from topics.engine.queue.rank import PRIORITY_MAX, Ranks, by_priority
+from topics.engine.queue.rank import PRIORITY_MAX, Ranks
 from topics.kernel.grouped import gather
-from topics.log.index import IS_LIVE, TIMED
+from topics.log.index import IS_LIVE, LIVE, TIMED
 from topics.log.jobs.transitions import JobState
 from topics.log.topic import Topic
 
@@ -58,8 +58,7 @@ class ReadyOrder:
         self._ranks = Ranks()
         self._waits: list[int] = []  # (ready since, seq) in one number, of what is in no line
         self._entries, self._entries_max = 0, _STALE_MIN  # of the heaps above
-        self.credit = 0
-        self._calm_until = 0  # nobody is starved before that
+        self.credit = self._calm_until = 0  # nobody is starved before that
         self._starved: list[int] = []  # which of the jobs that were taken last were the starved ones' turn
         self._key_lines: dict[int, list[int]] = {}  # ready seqs of each key, a heap
         self._offered: dict[int, int] = {}  # of each key the one that is in a heap above
@@ -153,9 +152,13 @@ class ReadyOrder:
         start, stop = index.position(self._seen_seq + 1), index.stop
         self._seen_seq = index.head_seq
         assert index.job_rows is not None
-        rows, seqs = index.job_rows[start:stop], index.seqs(start, stop)
-        if seqs:
+        if start < stop:
             self._calm_until = min(self._calm_until, index.ts[start] + self._starvation_ms)
+        if stop - start == 1 and index.jobs is None and (not self._key_cap or index.key_ids is None):
+            if index.flags[start] & LIVE and not index.job_rows[start]:
+                self._ranks.of(0).line.append(index.seq_at(start))
+            return
+        rows, seqs = index.job_rows[start:stop], index.seqs(start, stop)
         wanted = bytes(index.flags[start:stop]).translate(IS_LIVE)
         if rows.tobytes().strip(b"\0"):
             wanted = bytes(map(and_, wanted, map(not_, rows)))
@@ -177,8 +180,7 @@ class ReadyOrder:
             self._put(compress(seqs, delayed))
             at_once = bytes(map(not_, delayed))
             seqs, jobs = array("Q", compress(seqs, at_once)), array("Q", compress(jobs, at_once))
-        for priority, some in by_priority(seqs, jobs):
-            self._ranks.of(priority).line.extend(some)
+        self._ranks.add(seqs, jobs)
 
     def _put_keyed(self, seqs: Iterable[int], keys: Iterable[int]) -> None:
         """These, of bounded keys, came and never were anything else."""
@@ -222,17 +224,13 @@ class ReadyOrder:
         index, late = self._index, array("Q", self._fresh(seqs))
         places = index.find_all(late)
         given = array("Q", gather(index.jobs, places) if index.jobs is not None else bytes(8 * len(late)))
-        for priority, some in by_priority(late, given):
-            self._ranks.of(priority).late += some
-            heapq.heapify(self._ranks.of(priority).late)
+        self._ranks.add_late(late, given)
         due = {job: unpack_job(job)[1] or 0 for job in set(given)}
         since = [max(ts, due[job]) for ts, job in zip(gather(index.ts, places), given, strict=True)]
         self._waits += [ms << _SEQ_BITS | seq for ms, seq in zip(since, late, strict=True)]
         heapq.heapify(self._waits)
-        self._entries, self._entries_max = (
-            self._entries + len(late),
-            max(self._entries_max, 2 * len(late) + _STALE_MIN),
-        )
+        self._entries += len(late)
+        self._entries_max = max(self._entries_max, 2 * len(late) + _STALE_MIN)
         self._calm_until = min(self._calm_until, min(since, default=self._calm_until) + self._starvation_ms)
         put = set(late)
         return [seq for seq in seqs if seq not in put]
@@ -255,9 +253,7 @@ class ReadyOrder:
         """A job that comes back again and again leaves an entry each time, behind those that wait longer."""
         ready = [seq for seq in sorted({wait & _SEQ_MASK for wait in self._waits}) if self._is_due(seq)]
         self._waits.clear()
-        for rank in self._ranks:
-            rank.back.clear()
-            rank.late.clear()
+        self._ranks.clear_heaps()
         self._entries, self._entries_max = 0, 2 * len(ready) + _STALE_MIN
         for seq in self._put_late(ready):
             self._push(seq)
@@ -312,9 +308,8 @@ class ReadyOrder:
         """The starved job that has waited longest, taken from its line if it is in one; None if there is none."""
         if now_ms <= self._calm_until:
             return None
-        index, waits = self._index, self._waits
+        index, waits, found = self._index, self._waits, None
         starved, first_since = (now_ms - self._starvation_ms, 0), now_ms
-        found = None
         while waits:
             since, seq = waits[0] >> _SEQ_BITS, waits[0] & _SEQ_MASK
             if self._is_due(seq) and self._jobs.waiting_since(seq) == since:
@@ -326,7 +321,7 @@ class ReadyOrder:
         of_line = None
         for rank in self._ranks:
             while first := rank.first:
-                if self._fresh((first,)):
+                if self._is_fresh(first):
                     since = index.ts[index.position(first)]
                     first_since = min(first_since, since)
                     if (since, first) < starved:
@@ -348,6 +343,8 @@ class ReadyOrder:
 
     def _fresh(self, seqs: Sequence[int]) -> list[int]:
         """Those that are ready, and never were anything else: whoever has a row is not a line's any more."""
+        if len(seqs) == 1:
+            return list(seqs) if self._is_fresh(seqs[0]) else []
         index, found = self._index, list(seqs)
         places = index.find_all(found)
         rows = self._jobs.rows_at(places)
@@ -358,6 +355,12 @@ class ReadyOrder:
         if self._ttl_ms or index.expires is not None:
             found = [seq for seq in found if not self._is_over(index.find(seq))]
         return found
+
+    def _is_fresh(self, seq: int) -> bool:
+        """As `_fresh`, of one."""
+        at, job_rows = self._index.find(seq), self._index.job_rows
+        assert job_rows is not None
+        return at >= 0 and not job_rows[at] and seq not in self._busy and not self._is_over(at)
 
     def _is_over(self, at: int) -> bool:
         """Its time has passed, and the frame that says so is to come."""

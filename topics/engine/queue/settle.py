@@ -208,8 +208,25 @@ def _settled(
     queue, topic = queue_of(lane)
     state.check_writable(lane.shard, lane)
     queue.jobs.advance(now_ms)  # the counts of the answer are as of now
-    fenced = topic.config.require_lease_id
-    return queue, *_leased(queue, command.node, command.seqs, command.leases, fenced=fenced)
+    fenced, seqs, leases = topic.config.require_lease_id, command.seqs, command.leases
+    if len(seqs) == 1:
+        lease = None if leases is None else leases[0]
+        counter = _one_leased(queue, command.node, seqs[0], lease, fenced=fenced)
+        return (queue, [], [], list(seqs)) if counter is None else (queue, list(seqs), [counter], [])
+    return queue, *_leased(queue, command.node, seqs, leases, fenced=fenced)
+
+
+def _one_leased(
+    queue: QueueLane, node: bytes | None, seq: int, lease: Lease | None, *, fenced: bool
+) -> int | None:
+    """As `_leased`, of one: the number of its lease; None if it does not count."""
+    rows, row = queue.jobs.rows, queue.jobs.row(seq)
+    if rows.state[row] != _IN_FLIGHT or seq in queue.busy:
+        return None
+    counter, nonce = rows.counters[row], _nonce(rows, rows.owners[row], node)
+    if nonce is None or (fenced if lease is None else lease != (nonce, counter)):
+        return None
+    return counter
 
 
 def _leased(

@@ -62,6 +62,14 @@ class QueueLane:
         self.order.refresh()
         return self.order
 
+    @property
+    def is_still(self) -> bool:
+        """True if nobody waits, and nothing has come of a job that is to be told, put in order or given up."""
+        jobs, order = self.jobs, self.order
+        return not (self.claimers or jobs.ended or jobs.returned or jobs.freed) and (
+            order is not None and not order.exhausted
+        )
+
     def forget_order(self) -> None:
         """Another config: the order is made anew when it is asked for. Nothing is on its way."""
         assert not self.busy

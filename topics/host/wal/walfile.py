@@ -208,13 +208,14 @@ class WalFile:
         """True if the batch will not go into the present file: then the next one must not be changing."""
         return batch.size > 0 and (self.file is None or self._tail + batch.size + 2 * MARK_SIZE > self._size)
 
-    def place(self, batch: WalBatch, ts: int) -> PlannedWrite:
-        """The operations of one batch. It goes into one file; a mark of what was synced goes first if one is due."""
+    def place(self, batch: WalBatch, ts: int, *, begins_file: bool) -> PlannedWrite:
+        """The operations of one batch. It goes into one file; a mark of what was synced goes first if one is due.
+
+        `begins_file`: as `rotates` says of it.
+        """
         assert not self._busy
         self._busy = True
-        ops: list[DiskOp] = []
-        if self.rotates(batch):
-            ops += self._rotate(batch.size, ts)
+        ops = self._rotate(batch.size, ts) if begins_file else list[DiskOp]()
         assert self.file is not None
         chunks = list(batch.chunks)
         mark = self._due_mark(ts) if batch.size else b""

@@ -23,58 +23,48 @@ from topics.kernel.ids import Lease
 from topics.log.index import LIVE, Index
 from topics.log.jobs.bucket import Bucket
 from topics.log.jobs.image import JobsImage
-from topics.log.jobs.rows import EXPIRED, NONCE_SIZE, TOGETHER_MIN, Rows
+from topics.log.jobs.rows import EXPIRED, NONCE_SIZE, TOGETHER_MIN
+from topics.log.jobs.states import States
 from topics.log.jobs.transitions import NEXT, REFUSED, Change, JobState
 
 _READY, _DELAYED, _IN_FLIGHT, _MOVING, _ = (int(state) for state in JobState)
-_UNCOUNTED: Final = {int(JobState.GONE)}
 _STALE_DEADLINES_MIN: Final = 4096
 
 
-class Jobs:
-    """The jobs of one queue. `returned`: those that came back to ready since somebody has last taken the list; `freed`:
-    the keys of which a lease or a rest has ended. Both are for who hands jobs out, and None while nobody does. `ended`:
-    the jobs of which a lease has ended, None while nobody asks. `expired`: how many leases time has ended, as far as
-    `advance` has seen it.
+class Jobs(States):
+    """The jobs of one queue. `returned`: those that came back to ready since somebody has last taken the list, which is
+    who hands jobs out, and None while nobody does. `expired`: how many leases time has ended, as far as `advance` has
+    seen it.
     """
 
-    __slots__ = (
-        "_index", "bucket", "counts", "dead_lettered", "due", "ended", "expired", "freed", "key_leases", "key_rests",
-        "now_ms", "paused", "returned", "rows",
-    )  # fmt: skip
+    __slots__ = ("bucket", "dead_lettered", "due", "expired", "now_ms", "paused", "returned")
 
     def __init__(self, index: Index) -> None:
-        self._index = index
+        super().__init__(index)
         assert index.of_queue
         index.on_killed = self._gone
-        self.rows = Rows()
-        self.counts = [0, 0, 0, 0]  # rows by state
         self.due = Deadlines()  # of deadlines, and of the last ms of rests
         self.now_ms = 0
         self.paused = False
         self.dead_lettered = 0
         self.bucket = Bucket()
-        self.key_leases: dict[int, int] = {}  # by the number of a key
-        self.key_rests: dict[int, int] = {}  # jobs of it that wait for their retry
         self.returned: list[int] | None = None
-        self.freed: list[int] | None = None
-        self.ended: list[int] | None = None
         self.expired = 0
 
     # What is known.
 
     def row(self, seq: int) -> int:
         """The row of a live job; 0 if it has none, or is not there."""
-        at = self._index.find(seq)
-        return self._index.job_rows[at] if at >= 0 else 0  # type: ignore[index]  # a queue's index has it
+        at = self.index.find(seq)
+        return self.index.job_rows[at] if at >= 0 else 0  # type: ignore[index]  # a queue's index has it
 
     def rows_of(self, seqs: Sequence[int]) -> Sequence[int]:
         """As `row`, of each of these."""
-        return self.rows_at(self._index.find_all(seqs))
+        return self.rows_at(self.index.find_all(seqs))
 
     def rows_at(self, positions: Group) -> Sequence[int]:
         """As `row`, of what `Index.find_all` has found."""
-        job_rows = self._index.job_rows
+        job_rows = self.index.job_rows
         assert job_rows is not None
         if isinstance(positions, range):
             return gather(job_rows, positions)
@@ -85,16 +75,16 @@ class Jobs:
         return JobState(self.rows.state[self.row(seq)])
 
     def priority(self, seq: int) -> int:
-        index = self._index
+        index = self.index
         return 0 if index.jobs is None else unpack_job(index.jobs[index.position(seq)])[0] or 0
 
     def priorities(self, seqs: Iterable[int]) -> Iterable[int]:
         """As `priority`, of each of these."""
-        return repeat(0) if self._index.jobs is None else map(self.priority, seqs)
+        return repeat(0) if self.index.jobs is None else map(self.priority, seqs)
 
     def waiting_since(self, seq: int) -> int:
         """From when on a ready job has been ready."""
-        row, index = self.row(seq), self._index
+        row, index = self.row(seq), self.index
         if row:
             return self.rows.ready_at(row)
         at = index.position(seq)
@@ -130,7 +120,9 @@ class Jobs:
         """`deliveries_max`: behind the last of so many a job does not rest, for it is moved then; 0: it never is."""
         first = stop = 0
         grants: list[Grant] = []
-        for grant in event.grants:
+        if len(event.seqs) == 1:
+            self._lease_one(event, config.retry_backoff, deliveries_max)
+        for grant in event.grants if len(event.seqs) > 1 else ():
             grants.append(grant)
             stop += grant.jobs
             if stop - first >= TOGETHER_MIN or stop == len(event.seqs):
@@ -142,7 +134,7 @@ class Jobs:
     def extended(self, event: Extended) -> None:
         rows = [row for row in self._leased_rows(event.seqs, event.leases) if row]
         fill(self.rows.until, rows, event.deadline)
-        self._put(rows, Change.EXTENDED)
+        self.change_all(rows, Change.EXTENDED)
         self._look_behind(rows, event.deadline)
 
     def released(self, event: Released) -> None:
@@ -159,15 +151,15 @@ class Jobs:
 
     def moving(self, seqs: Sequence[int]) -> None:
         """They are going elsewhere, and nobody's until then."""
-        rows = [row for row in self._open_to(Change.LEFT, self._rows_of(seqs)) if row]
+        rows = [row for row in self.open_to(Change.LEFT, self._rows_of(seqs)) if row]
         fill(self.rows.leased, rows, 0)
         # Of a job that was only delayed time has taken the row, or it has not: a replay reads no clock (I-09).
         fill(self.rows.until, [row for row in rows if not self.rows.deliveries[row]], 0)
-        self._put(rows, Change.LEFT)
+        self.change_all(rows, Change.LEFT)
 
     def ready_below(self, upto: int, ts: int) -> list[int]:
         """The live jobs up to `upto` that are nobody's at that instant: ready or resting."""
-        index, rows = self._index, self.rows
+        index, rows = self.index, self.rows
         assert index.job_rows is not None
         found = []
         for at in range(index.start, index.position(upto + 1)):
@@ -202,21 +194,21 @@ class Jobs:
 
     def restore(self, image: JobsImage | None) -> None:
         """Into an index that has all its records."""
-        index, rows = self._index, self.rows
+        index, rows = self.index, self.rows
         index.job_rows = array("I", bytes(4 * len(index.flags)))
         if image is not None:
             self.paused, self.dead_lettered = image.paused, image.dead_lettered
             self.bucket = Bucket(image.tokens, image.tokens_ms)
         for kept in image.rows if image is not None else ():
-            (row,) = self._rows_of((kept.seq,))
+            row = self._row_of(kept.seq)
             if not row:
                 continue  # its record is damaged and gone
             rows.restore(row, kept)
             if kept.moving:
-                self._put([row], Change.LEFT)
+                self.change(row, Change.LEFT)
             elif kept.leased:
-                self._put([row], Change.CLAIMED)
-                self._look_behind([row], kept.until)
+                self.change(row, Change.CLAIMED)
+                self._look_at(row, kept.until)
             else:
                 self._rest(row, kept.until)
         if index.jobs is None:
@@ -236,15 +228,15 @@ class Jobs:
         for not_before, seqs in together.items():
             rows = grouped(self._rows_of(seqs))
             fill(self.rows.until, rows, not_before)
-            self._put(rows, Change.RESTED)
+            self.change_all(rows, Change.RESTED)
             self._look_behind(rows, not_before - 1)
 
     def _let_go(self, rows: Sequence[int]) -> None:
         """These, which were never delivered, rest no longer: each is as if it had just come."""
         seqs = gather(self.rows.seqs, group := grouped(rows))
-        self._put(group, Change.RETURNED)
-        assert self._index.job_rows is not None
-        fill(self._index.job_rows, self._index.find_all(seqs), 0)
+        self.change_all(group, Change.RETURNED)
+        assert self.index.job_rows is not None
+        fill(self.index.job_rows, self.index.find_all(seqs), 0)
         self.counts[_READY] -= len(rows)
         self.rows.free(group)
         if self.returned is not None:
@@ -252,7 +244,7 @@ class Jobs:
 
     def _rows_of(self, seqs: Sequence[int]) -> Sequence[int]:
         """The row of each of these jobs, made if it has none; 0 if there is no such job."""
-        job_rows, positions = self._index.job_rows, self._index.find_all(seqs)
+        job_rows, positions = self.index.job_rows, self.index.find_all(seqs)
         assert job_rows is not None
         found = self.rows_at(positions)
         if 0 not in found:
@@ -269,6 +261,17 @@ class Jobs:
                 return made
         return self.rows_at(positions)
 
+    def _row_of(self, seq: int) -> int:
+        """As `_rows_of`, of one job."""
+        at, job_rows = self.index.find(seq), self.index.job_rows
+        assert job_rows is not None
+        if at < 0:
+            return 0
+        if not job_rows[at]:
+            job_rows[at] = self.rows.add(seq)
+            self.counts[_READY] += 1
+        return job_rows[at]
+
     def _leased_rows(self, seqs: Sequence[int], leases: Sequence[int]) -> list[int]:
         """The row of each job of which the log says that this lease is the last, and not ended; else 0."""
         leased, counters = self.rows.leased, self.rows.counters
@@ -282,7 +285,7 @@ class Jobs:
         grants: Sequence[Grant],
     ) -> None:  # fmt: skip
         """The leases [first, stop) of an event, which are those of some grants."""
-        held, found = self.rows, self._open_to(Change.CLAIMED, self._rows_of(event.seqs[first:stop]))
+        held, found = self.rows, self.open_to(Change.CLAIMED, self._rows_of(event.seqs[first:stop]))
         counters = array("Q", range(event.first_lease + first, event.first_lease + stop))
         if 0 in found:  # some have gone, or are going
             counters = array("Q", compress(counters, found))
@@ -290,7 +293,7 @@ class Jobs:
         if not rows:
             return
         held.drop_owners(rows)
-        self._put(rows, Change.CLAIMED)
+        self.change_all(rows, Change.CLAIMED)
         held.lease(rows, counters, backoff, deliveries_max)
         first = 0
         for node, deadline, count in grants:
@@ -301,14 +304,27 @@ class Jobs:
                 self._look_behind(rows, deadline)
             first += count
 
+    def _lease_one(self, event: Claimed, backoff: RetryBackoff | None, deliveries_max: int) -> None:
+        """As `_lease`, of an event with one lease: most workers take one job at a time, and columns are dear."""
+        rows, row = self.rows, self._row_of(event.seqs[0])
+        if not row or NEXT[Change.CLAIMED][rows.state[row]] == REFUSED:
+            return
+        ((node, deadline, _),) = event.grants
+        rows.drop_owner(row)
+        self.change(row, Change.CLAIMED)
+        rows.lease_one(row, event.first_lease, backoff, deliveries_max)
+        rows.own_one(row, event.nonce.to_bytes(NONCE_SIZE, "big"), node)
+        rows.until[row] = deadline
+        self._look_at(row, deadline)
+
     def _end_lease(self, row: int, ready_at: int, reason: bytes | None) -> None:
         """`reason`: None if nobody was given the job, which then is as it was before."""
         rows = self.rows
-        rows.drop_owners([row])
+        rows.drop_owner(row)
         rows.leased[row] = rows.counters[row] = rows.backoffs[row] = 0
         rows.until[row] = ready_at
         if reason is None:
-            self._put([row], Change.RETURNED)  # its key has counted the delivery
+            self.change(row, Change.RETURNED)  # its key has counted the delivery
             rows.deliveries[row] -= rows.deliveries[row] > 0
         elif reason:
             rows.reasons[row] = reason
@@ -322,77 +338,56 @@ class Jobs:
         if ready_at > self.now_ms:
             if not rows.leased[row]:
                 rows.until[row] = ready_at
-            self._put([row], Change.RESTED)
-            self._look_behind([row], ready_at - 1)
+            self.change(row, Change.RESTED)
+            self._look_at(row, ready_at - 1)
             return
         if not rows.deliveries[row]:
             self._let_go([row])
             return
-        self._put([row], Change.RETURNED)
+        self.change(row, Change.RETURNED)
         if self.returned is not None:
             self.returned.append(seq)
 
     def _look_behind(self, rows: Group, instant: int) -> None:
         """`advance` is to come to these when that instant has passed: what has changed by then it passes over."""
-        if len(self.due) > 4 * len(self.rows) + _STALE_DEADLINES_MIN:
+        self._drop_stale()
+        self.due.add_all(instant, gather(self.rows.seqs, rows))
+
+    def _look_at(self, row: int, instant: int) -> None:
+        """As `_look_behind`, of one."""
+        self._drop_stale()
+        self.due.add(instant, self.rows.seqs[row])
+
+    def _drop_stale(self) -> None:
+        if self.due.count > 4 * self.rows.count + _STALE_DEADLINES_MIN:
             self.due = Deadlines()
             for last_ms, seq in self.rows.ends():
                 self.due.add(last_ms, seq)
-        self.due.add_all(instant, gather(self.rows.seqs, rows))
 
     def _gone(self, positions: Iterable[int]) -> None:
         """These records end, and with them whatever was of them (queues 2)."""
-        job_rows, key_ids = self._index.job_rows, self._index.key_ids
+        job_rows, key_ids = self.index.job_rows, self.index.key_ids
         assert job_rows is not None
         places = grouped(list(positions))
+        if len(places) == 1:
+            self._one_gone(places[0])
+            return
         found = [row for row in gather(job_rows, places) if row]
         if found:
             rows = grouped(found)
-            self._put(rows, Change.GONE)
+            self.change_all(rows, Change.GONE)
             self.rows.free(rows)
             fill(job_rows, places, 0)
         if self.freed is not None and key_ids is not None:  # another one of the key is the next
             self.freed += [key for key in gather(key_ids, places) if key]
 
-    def _open_to(self, change: Change, rows: Sequence[int]) -> Sequence[int]:
-        """The same, 0 for those to which it does nothing."""
-        after = bytes(gather(self.rows.state, grouped(rows))).translate(NEXT[change])
-        if REFUSED not in after:
-            return rows
-        return [row if state != REFUSED else 0 for row, state in zip(rows, after, strict=True)]
-
-    def _put(self, rows: Group, change: Change) -> None:
-        """These change their state; their keys are told, and who asks for ends of leases."""
-        before = bytes(gather(self.rows.state, rows))
-        after = before.translate(NEXT[change])
-        assert REFUSED not in after
-        if self.ended is not None and change not in (Change.CLAIMED, Change.EXTENDED):
-            self.ended += compress(gather(self.rows.seqs, rows), map(_IN_FLIGHT.__eq__, before))
-        if self._index.key_ids is not None:
-            self._put_keys(rows, before, after)
-        for state in set(before):
-            self.counts[state] -= before.count(state)
-        for state in set(after) - _UNCOUNTED:
-            self.counts[state] += after.count(state)
-        scatter(self.rows.state, rows, after)
-
-    def _put_keys(self, rows: Group, before: bytes, after: bytes) -> None:
-        key_ids, deliveries = self._index.key_ids, gather(self.rows.deliveries, rows)
-        assert key_ids is not None
-        places = self._index.find_all(gather(self.rows.seqs, rows))
-        for at, times, old, new in zip(places, deliveries, before, after, strict=True):
-            if key_ids[at] and old != new:
-                self._put_key(key_ids[at], times, old, new)
-
-    def _put_key(self, key: int, deliveries: int, before: int, state: int) -> None:
-        for held, of_state in ((self.key_leases, _IN_FLIGHT), (self.key_rests, _DELAYED)):
-            if of_state == _DELAYED and not deliveries:
-                continue  # its producer delayed it, which holds nobody back
-            if state == of_state:
-                held[key] = held.get(key, 0) + 1
-            elif before == of_state:
-                held[key] -= 1
-                if not held[key]:
-                    del held[key]
-                if self.freed is not None:
-                    self.freed.append(key)
+    def _one_gone(self, at: int) -> None:
+        """As `_gone`, of the record at one position."""
+        job_rows, key_ids = self.index.job_rows, self.index.key_ids
+        assert job_rows is not None
+        if row := job_rows[at]:
+            self.change(row, Change.GONE)
+            self.rows.free_one(row)
+            job_rows[at] = 0
+        if self.freed is not None and key_ids is not None and key_ids[at]:
+            self.freed.append(key_ids[at])

@@ -67,11 +67,24 @@ class Rows:
             self.seqs, self.state, self.leased, self.deliveries, self.until, self.backoffs, self.counters, self.owners
         )  # fmt: skip
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """How many jobs have one."""
         return len(self.seqs) - 1 - len(self._free)
 
+    def add(self, seq: int) -> int:
+        """A row for a job that has none, without a lease."""
+        if self._free:
+            row = self._free.pop()
+        else:
+            row = len(self.seqs)
+            for column in self._columns:
+                column.append(0)
+        self.seqs[row] = seq
+        return row
+
     def new(self, seqs: Sequence[int]) -> Group:
-        """A row for each of these jobs, which have none, without a lease."""
+        """As `add`, of each of these jobs."""
         assert seqs
         first = max(len(self._free) - len(seqs), 0)
         rows = self._free[first:]
@@ -92,6 +105,14 @@ class Rows:
             self.reasons.pop(row, None)
         self._free += rows
 
+    def free_one(self, row: int) -> None:
+        """As `free`, of one."""
+        self.drop_owner(row)
+        for column in self._columns:
+            column[row] = 0
+        self.reasons.pop(row, None)
+        self._free.append(row)
+
     def lease(
         self, rows: Group, counters: array[int], backoff: RetryBackoff | None, deliveries_max: int
     ) -> None:
@@ -108,14 +129,26 @@ class Rows:
             fill(self.backoffs, rows, 0)
         else:
             rests = [
-                backoff_ms(backoff, times, seq) if not deliveries_max or times < deliveries_max else 0
+                _rest(backoff, times, seq, deliveries_max)
                 for times, seq in zip(deliveries, gather(self.seqs, rows), strict=True)
             ]
             scatter(self.backoffs, rows, array("Q", rests))
 
+    def lease_one(self, row: int, counter: int, backoff: RetryBackoff | None, deliveries_max: int) -> None:
+        """As `lease`, of one."""
+        if self.leased[row]:
+            self.reasons[row] = EXPIRED
+        self.leased[row], self.counters[row] = 1, counter
+        self.deliveries[row] = times = min(self.deliveries[row] + 1, U32_MAX)
+        self.backoffs[row] = _rest(backoff, times, self.seqs[row], deliveries_max)
+
     def own(self, rows: Group, nonce: bytes, node: bytes) -> None:
         """Whose these are now, by leases of that start."""
         fill(self.owners, rows, self.owner_names.hold(nonce + node, len(rows)))
+
+    def own_one(self, row: int, nonce: bytes, node: bytes) -> None:
+        """As `own`, of one."""
+        self.owners[row] = self.owner_names.hold(nonce + node, 1)
 
     def owner(self, row: int) -> tuple[bytes, bytes]:
         """(the nonce of its lease, whose that is); both empty if it is nobody's."""
@@ -130,6 +163,12 @@ class Rows:
         """Nobody had these."""
         self.owner_names.release_all(gather(self.owners, rows))
         fill(self.owners, rows, 0)
+
+    def drop_owner(self, row: int) -> None:
+        """As `drop_owners`, of one."""
+        if self.owners[row]:
+            self.owner_names.release(self.owners[row])
+            self.owners[row] = 0
 
     def any_leased(self, now_ms: int) -> bool:
         """True if a job is leased at that instant."""
@@ -168,7 +207,7 @@ class Rows:
         """All of an image but the state."""
         self.leased[row], self.deliveries[row], self.until[row] = kept.leased, kept.deliveries, kept.until
         self.backoffs[row], self.counters[row] = kept.backoff, kept.counter
-        self.own([row], kept.nonce, kept.node)
+        self.own_one(row, kept.nonce, kept.node)
         if kept.reason:
             self.reasons[row] = kept.reason
 
@@ -184,3 +223,10 @@ class Rows:
             )
             for row in self.by_seq(told)
         ]  # fmt: skip
+
+
+def _rest(backoff: RetryBackoff | None, deliveries: int, seq: int, deliveries_max: int) -> int:
+    """The rest behind a lease that was the job's so manieth: none behind the last of `deliveries_max`."""
+    if backoff is None or (deliveries_max and deliveries >= deliveries_max):
+        return 0
+    return backoff_ms(backoff, deliveries, seq)

@@ -32,6 +32,8 @@ class Change(Enum):
     LEFT = "`dead_lettered`: to the dead letters, or back from them"
     GONE = "`acked`, `purged`, `moved`; a delete, a cap, a TTL"
 
+    __hash__ = object.__hash__  # a member is itself only; Enum's own goes by its name, in Python
+
 
 REFUSED: Final = 255
 _R, _D, _F, _M, _G = JobState

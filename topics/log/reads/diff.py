@@ -18,7 +18,7 @@ import attrs
 from topics.kernel.config import Durability
 from topics.kernel.limits import SCAN_SEQS_MAX, SCAN_SLICE_SEQS
 from topics.log.floors import Gap
-from topics.log.index import LIVE, TIMED
+from topics.log.index import LIVE, TIMED, Index
 from topics.log.past import LOST, DeathCause, Gone
 from topics.log.reads import masks, tombstone
 from topics.log.reads.frames import FramesPlan, extents_at
@@ -176,7 +176,7 @@ class _Scan:
             span = slice(first, last + 1)
             return index.seqs(first, last + 1), index.offsets[span], index.lengths[span]
         return (
-            index.seqs_at(positions),
+            _seqs_at(index, positions),
             array("I", [index.offsets[at] for at in positions]),
             array("I", [index.lengths[at] for at in positions]),
         )
@@ -282,3 +282,12 @@ class _Scan:
             if len(self.positions) >= limit:
                 return at + 1 - start, True
         return stop - start, False
+
+
+def _seqs_at(index: Index, positions: Sequence[int]) -> array[int]:
+    """The seqs of the slots at these ascending positions."""
+    first, last = positions[0], positions[-1]
+    shift = index.seq_at(first) - first
+    if index.seq_at(last) == last + shift:
+        return array("Q", [shift + at for at in positions])
+    return array("Q", map(index.seq_at, positions))

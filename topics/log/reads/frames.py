@@ -110,6 +110,14 @@ def _first(extent: Extent) -> int:
     return extent.first
 
 
+def extent_of(topic: Topic, seq: int) -> Extent | None:
+    """Where the frame of a live record lies; None if there is none."""
+    index, at = topic.index, topic.index.find(seq)
+    if at < 0:
+        return None
+    return Extent(topic.regions.source_until(seq)[0], index.offsets[at], index.lengths[at], 0, 1)
+
+
 def extents_of(topic: Topic, start: int, stop: int) -> tuple[Extent, ...]:
     """The extents of the frames of all slots at positions [start, stop), dead ones too."""
     index = topic.index
