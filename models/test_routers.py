@@ -2,7 +2,7 @@
 
 A store on a simulated disk and a network of lists: a chain, a cycle, a filter, two routers between two topics, a queue,
 and a topic that is full now and then. After each step, once nothing is on its way, every topic has the oracle's records
-at the oracle's seqs, with their ts.
+at the oracle's seqs, with their ts. Before that, who reads a topic right behind a write has what came there of it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from models.oracle_network import Network, Record, Router, TopicLog
 from tests.support.scene import SMALL, Scene, append
-from topics.engine.commands import Ack, Claim, DeleteRouter, PutRouter
+from topics.engine.commands import Ack, CatchUp, Claim, DeleteRouter, PutRouter
 from topics.engine.verify import canonical
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import MOVE_RETRY_MAX_MS
 from topics.log.reads.match import parse_match
-from topics.store.inline import bring_over_alone
+from topics.store.forwarding import forwarding
+from topics.store.inline import bring_over_alone, carry_out
 from topics.testing.survival import Shape
 
 ROUTERS = {
@@ -62,8 +63,9 @@ class Routers(RuleBasedStateMachine):
         topic=topics,
         tags=st.lists(TAGS, min_size=1, max_size=5),
         ttl_ms=st.sampled_from([None, None, 5, 10**8]),
+        reader=topics,
     )
-    def write(self, topic, tags, ttl_ms):
+    def write(self, topic, tags, ttl_ms, reader):
         datas = [b"%d" % n for n in range(self.number, self.number + len(tags))]
         self.number += len(tags)
         times = {} if ttl_ms is None else {"ttl_ms": [ttl_ms] * len(tags)}
@@ -77,6 +79,7 @@ class Routers(RuleBasedStateMachine):
         expires_at = None if ttl_ms is None else now + ttl_ms
         records = [Record(data, tag, now, expires_at) for data, tag in zip(datas, tags, strict=True)]
         self.network.write(topic, records, now)
+        self._read_at_once(reader, set(datas))
         self._settle()
 
     @rule(topic=topics, before=st.integers(1, 20))
@@ -190,6 +193,22 @@ class Routers(RuleBasedStateMachine):
 
     # How it ends.
 
+    def _read_at_once(self, name, datas):
+        """Who reads when these are written has those of them that ever come there, wherever they have to come from."""
+        engine, reader = self.scene.engine, self.scene.opened.reader
+        self.network.catch_up(self.scene.clock.now_ms())
+        ticket = engine.propose(CatchUp(topic=name))
+        self.scene.drain()
+        while not ticket.done and (order := engine.forwards.take()) is not None:
+            carry_out(engine, forwarding(engine, reader.read, order), self.scene.drain)
+            self.scene.drain()
+        if ticket.done and name != "full":  # else a router waits for the next millisecond, or for room
+            its = self.network.topics[name]
+            expected = {its.log[seq - 1].data for seq in its.live(engine.now_ms())} & datas
+            assert expected <= {view.data for view in self._views(name)}, name
+        assert ticket.done or any(route.due_ms for route in engine.state.routes.values())
+        engine.withdraw(ticket)
+
     def _settle(self):
         """Nothing is on its way: who is late has tried again, and both sides are the same."""
         scene = self.scene
@@ -271,7 +290,7 @@ class Routers(RuleBasedStateMachine):
             self.network.routers[name] = Router(name, source, dest, accepts, cursor)
 
 
-@pytest.mark.rule("S8.9", "S8.10")
+@pytest.mark.rule("S8.9", "S8.10", "S8.26")
 @pytest.mark.invariant("I-21")
 class TestRouters(Routers.TestCase):
     settings = settings(max_examples=15, stateful_step_count=20, deadline=None)

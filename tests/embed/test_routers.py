@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import trio
 
 import topics
 from topics.host.system.readonly import ReadOnlyDisk
+from topics.kernel.limits import CATCH_UP_MAX_MS
 from topics.store.restore import restore
 
 
@@ -51,5 +54,73 @@ def test_a_program_of_tasks_has_them_too(tmp_path):
             assert [one.router for one in await store.routers(source="s")] == ["r"]
             assert await store.delete_router("r")
             assert not await store.delete_router("r")
+
+    trio.run(main)
+
+
+DESTS = [f"d{n}" for n in range(6)]  # some of them in another shard than "s"
+
+
+@pytest.mark.rule("S8.26")
+@pytest.mark.parametrize("durability", ["disk", "memory"])
+def test_who_reads_a_dest_behind_an_answered_write_finds_its_copy(tmp_path, durability):
+    with topics.open(tmp_path / "a", options=topics.StoreOptions(shards=3)) as store:
+        source = store.create("s", durability=durability)
+        for dest in DESTS:
+            store.put_router(dest, "s", dest)
+        for n in range(5):
+            for dest in DESTS:
+                source.put(n)
+                head = source.state().head_seq
+                match n:
+                    case 0:
+                        assert store.topic(dest).state().head_seq == head
+                    case 1:
+                        assert store.router(dest).lag == 0
+                    case 2:
+                        with store.watch(dest, tail=True) as watch:
+                            assert next(watch).head_seq == head
+                    case 3:
+                        assert store.topic(dest).read(from_seq=head - 1, wait_ms=1000).records[0].data == n
+                    case _:
+                        assert len(datas(store, dest)) == head
+
+
+@pytest.mark.rule("S8.26")
+def test_nobody_waits_for_copies_that_find_no_room(tmp_path):
+    with topics.open(tmp_path / "a", options=topics.StoreOptions(shards=3)) as store:
+        source = store.create("s")
+        for dest in DESTS:
+            store.create(dest, cap_records=1, discard="reject")
+            store.put_router(dest, "s", dest)
+        source.put_many([{"data": 1}, {"data": 2}])
+        for dest in DESTS:
+            datas(store, dest)  # until it is found that there is no room
+        began = time.monotonic()
+        found = [datas(store, dest) for dest in DESTS]
+
+        assert all(len(one) <= 1 for one in found)
+        assert all(store.router(dest).lag for dest in DESTS)
+        assert time.monotonic() - began < CATCH_UP_MAX_MS / 1000
+
+
+@pytest.mark.rule("S8.26")
+def test_who_reads_in_a_program_of_tasks_finds_it_too(tmp_path):
+    async def main():
+        async with topics.open_trio(tmp_path / "a", options=topics.StoreOptions(shards=3)) as store:
+            source = await store.create("s")
+            for dest in DESTS:
+                await store.put_router(dest, "s", dest)
+            for n in range(3):
+                for dest in DESTS:
+                    await source.put(n)
+                    head = (await source.state()).head_seq
+                    if n == 0:
+                        assert (await store.topic(dest).state()).head_seq == head
+                    elif n == 1:
+                        assert (await store.router(dest)).lag == 0
+                    else:
+                        page = await store.topic(dest).read(from_seq=head - 1)
+                        assert [record.data for record in page.records] == [n]
 
     trio.run(main)

@@ -5,6 +5,7 @@ between the two by changing one line (operations 5). Nothing is imported here: a
 
     aio           the engine driven by Trio: for tasks, and for the server
     backup        a backup of a store in this process, taken by a thread, while others read and write
+    catching_up   threads that read a dest wait for what routers are bringing it
     claims        threads that claim jobs, and wait for them
     compaction    checkpoints and other background work of an embedded store, in a thread of its own: it holds up no
                   writer

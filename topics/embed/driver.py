@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from topics.embed.lock import Reentered, is_held, retake
 from topics.embed.readers import Readers
-from topics.engine.commands import Claim, Command, Sync
+from topics.engine.commands import CatchUp, Claim, Command, Sync
 from topics.engine.engine import Engine
 from topics.engine.replies import Reply
 from topics.engine.tickets import Stage, Ticket
@@ -67,9 +67,9 @@ class LocalEngine:
         with self.lock:
             return self._call(command, me, sync=sync).result()
 
-    def begin(self, command: Claim, begun: Begun = (None, None)) -> tuple[Ticket, threading.Event | None]:
-        """As `call`, or go on with what was begun. Without an event the ticket is done. Else it waits for jobs, and
-        nothing is under way: wait until the event is set, and call this again, or `leave`.
+    def begin(self, command: Claim | CatchUp, begun: Begun = (None, None)) -> tuple[Ticket, threading.Event | None]:
+        """As `call`, or go on with what was begun. Without an event the ticket is done. Else it waits for jobs or copies,
+        and nothing is under way: wait until the event is set, and call this again, or `leave`.
         """
         self.check_open()
         me = threading.get_ident()
@@ -231,8 +231,8 @@ class LocalEngine:
     # Proposing.
 
     def _carried(self, command: Command, *, sync: bool, begun: Ticket | None) -> Ticket:
-        """Its ticket, which has ended well or waits for jobs. What finds no room, at once or when its turn comes, is
-        given room.
+        """Its ticket, which has ended well or waits for jobs or copies. What finds no room, at once or when its turn
+        comes, is given room.
         """
         tries, created = _ROOM_TRIES, False
         while True:
@@ -255,14 +255,14 @@ class LocalEngine:
             created = created or (ticket is not None and ticket.created)
 
     def _await(self, ticket: Ticket) -> None:
-        """Until it is done, or waits for jobs and nobody needs this thread."""
+        """Until it is done, or waits for jobs or copies and nobody needs this thread."""
         called: threading.Event | None = None
         while not ticket.done:
             shard = self.leaderless()
             if shard is not None:
                 self.lead(shard, until=ticket)
                 continue
-            if ticket.stage is Stage.WAITING and isinstance(ticket.command, Claim):
+            if ticket.stage is Stage.WAITING and isinstance(ticket.command, (Claim, CatchUp)):
                 return
             if called is None:
                 called = threading.Event()

@@ -28,6 +28,7 @@ from topics.calls.watching.watch import Feed
 from topics.codec.log.frame import FrameView
 from topics.codec.manifest import Written
 from topics.embed.backup import back_up
+from topics.embed.catching_up import catch_up, catch_up_by
 from topics.embed.claims import claim, give_back, give_up
 from topics.embed.compaction import CompactorThread
 from topics.embed.driver import LocalEngine
@@ -39,6 +40,7 @@ from topics.embed.readers import wait_for_news
 from topics.embed.records import NamedRecords
 from topics.embed.rounds_feed import RoundsFeed
 from topics.engine import commands, replies
+from topics.engine.engine import Engine
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.compaction import Compaction, CompactionResult
 from topics.host.directory.lock import DirectoryLock
@@ -125,9 +127,7 @@ class Store(Findings, TopicStore):
 
     def stats(self) -> StoreStats:
         """What the store holds, in numbers: a look at each topic."""
-        self._local.check_open()
-        with self._local.lock:
-            return stats_of(self._opened.engine)
+        return self._look(stats_of)
 
     def compact(self) -> CompactionResult:
         """Give back now what deleted, expired and evicted records hold in segments; says how much that was.
@@ -218,6 +218,7 @@ class Store(Findings, TopicStore):
             case records.Write():
                 return self.append(self._opened.classed(call.command(self.limits)), sync=call.sync)
             case records.Read():
+                catch_up(self._local, call.topic)
                 return self.read(call.query(self.limits), account=call.account, wait_ms=call.waits_ms)
             case records.Delete() | topics.Put():
                 reply = self.call(self._opened.classed(call.command(self.limits)))
@@ -254,13 +255,20 @@ class Store(Findings, TopicStore):
         match call:
             case schedules.Put() | routers.Put() | routers.Delete():
                 return call.answer(self._local.call(call.command(self.limits)))
-            case schedules.Get() | schedules.List() | routers.Get() | routers.List():
-                self._local.check_open()
-                with self._local.lock:
-                    return call.look(self._opened.engine)
+            case routers.Get():
+                catch_up_by(self._local, call.name)
+                return self._look(call.look)
+            case schedules.Get() | schedules.List() | routers.List():
+                return self._look(call.look)
             case schedules.Delete():
                 return self._end_schedule(call.name)
         return self._of_consumer(call)
+
+    def _look(self, look: Callable[[Engine], R]) -> R:
+        """At what is published."""
+        self._local.check_open()
+        with self._local.lock:
+            return look(self._opened.engine)
 
     def _of_consumer(self, call: Call[Any]) -> object:
         match call:
@@ -272,17 +280,13 @@ class Store(Findings, TopicStore):
                 ended = self._local.call(call.command())
                 assert isinstance(ended, replies.ConsumerDeleted)
                 return ended.deleted
-        self._local.check_open()
-        with self._local.lock:
-            return standing(self._opened.engine.catalog, call)
+        return self._look(lambda engine: standing(engine.catalog, call))
 
     def _step(self, asked: Call[Any] | commands.CommitConsumer) -> object:
         return self._local.call(asked) if isinstance(asked, commands.CommitConsumer) else self._answer(asked)
 
     def _end_schedule(self, name: str) -> bool:
-        self._local.check_open()
-        with self._local.lock:
-            topic = self._opened.engine.schedules.topic_of(name)
+        topic = self._look(lambda engine: engine.schedules.topic_of(name))
         if topic is None:
             return False
         gone = self._local.call(commands.DeleteSchedule(topic=topic, schedule=name))
@@ -290,6 +294,7 @@ class Store(Findings, TopicStore):
 
     def _state(self, name: str, *, touch: bool) -> replies.TopicState:
         self._local.check_open()
+        catch_up(self._local, name)
         self._local.let_time_pass(name)
         with self._local.lock:
             return self._opened.engine.topic_state(name, touch=touch)

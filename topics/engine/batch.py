@@ -15,7 +15,7 @@ from topics.engine.lane import Lane
 from topics.engine.replies import Reply
 from topics.engine.tickets import Ticket
 from topics.kernel.errors import Fatal
-from topics.kernel.limits import BATCH_BYTES_MAX, BATCH_FRAMES_MAX
+from topics.kernel.limits import BATCH_BYTES_MAX, BATCH_FRAMES_MAX, PENDING_BYTES_MAX
 from topics.log.reads.waiting import NO_NEWS, News
 from topics.log.regions import WalFileId
 
@@ -190,6 +190,11 @@ class Shard:
         """Bytes that `space_left` does not know of yet: what waits, and what is being written."""
         writing = self.in_flight.size if self.in_flight is not None and not self.written else 0
         return self.pending_bytes + writing
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many more bytes fit into its files, and among what waits."""
+        fits = self.unwritten_bytes + size <= self.space_left
+        return fits and self.pending_bytes + size <= PENDING_BYTES_MAX
 
     def add(self, entry: Entry) -> None:
         assert self.read_only is None

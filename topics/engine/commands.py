@@ -279,8 +279,15 @@ class DeleteRouter:
     router: str
 
 
+@attrs.frozen(kw_only=True)
+class CatchUp:
+    """Wait until `topic` has what routers bring it of all that their sources hold now; or does not get it soon."""
+
+    topic: str
+
+
 Command = (
     Append | PutTopic | DeleteTopic | DeleteRecords | Retire | Sync | Checkpointed | Claim | Ack | Nack | Extend
     | Release | GiveUp | Pause | Purge | Redrive | BringOver | PutConsumer | CommitConsumer | DeleteConsumer
-    | PutSchedule | DeleteSchedule | PutRouter | DeleteRouter
+    | PutSchedule | DeleteSchedule | PutRouter | DeleteRouter | CatchUp
 )  # fmt: skip

@@ -2,9 +2,8 @@
 
 A driver calls it and carries out what it answers: `propose` a command, `take_batch` to write, `written`, `synced` or
 `failed` when it is, `take_effects` for whom to tell. Nothing awaits, nothing blocks; each call reads the injected
-Clock at most once, and each that may end or wake a ticket ends in `_settle`.
-
-Under `checking` that ends with `verify.check_state`, which asserts the numbered invariants.
+Clock at most once, and each that may end or wake a ticket ends in `_settle`. Under `checking` that ends with
+`verify.check_state`, which asserts the numbered invariants.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from topics.engine.queue.claim import serve
 from topics.engine.queue.control import JobView, QueueFigures, peek, queue_figures, queue_state
 from topics.engine.recovery import restart
 from topics.engine.replies import TopicState
+from topics.engine.routers.catching_up import answer_caught_up
 from topics.engine.routers.late import Forwards, look
 from topics.engine.routers.looking import RouterDesk
 from topics.engine.schedules.firing import arm_all
@@ -46,7 +46,6 @@ from topics.log.reads.waiting import News
 from topics.log.topic import Topic
 
 _DURABLE: Final = News.DURABLE
-
 Figures = Iterator[tuple[Topic, int, QueueFigures | None]]
 
 
@@ -389,5 +388,7 @@ class Engine:
                     serve(state, lane, state.time.high_ms)
             if state.ready:
                 propose_woken(state)
+        if state.readings:
+            answer_caught_up(state)
         if self._checking:
             verify.check_state(self._state)

@@ -16,6 +16,7 @@ from topics.engine.commands import (
     Ack,
     Append,
     BringOver,
+    CatchUp,
     Checkpointed,
     Claim,
     CommitConsumer,
@@ -55,6 +56,7 @@ from topics.engine.queue.settle import (
     propose_nack,
     propose_release,
 )
+from topics.engine.routers.catching_up import propose_catch_up
 from topics.engine.routers.definitions import propose_delete_router, propose_put_router
 from topics.engine.routers.late import propose_bring_over
 from topics.engine.schedules.definitions import (
@@ -117,6 +119,7 @@ _OF_TOPICS: Final[Mapping[type, Handler]] = {
 _OF_ROUTERS: Final[Mapping[type, Callable[[EngineState, Ticket, int], None]]] = {
     PutRouter: propose_put_router,
     DeleteRouter: propose_delete_router,
+    CatchUp: propose_catch_up,
 }
 _OF_SHARDS: Final[Mapping[type, Callable[[EngineState, Ticket], None]]] = {
     Sync: propose_sync,
@@ -134,7 +137,7 @@ def propose(state: EngineState, ticket: Ticket, now_ms: int) -> None:
     if isinstance(command, (Sync, Checkpointed)):
         _OF_SHARDS[type(command)](state, ticket)
         return
-    if isinstance(command, (PutRouter, DeleteRouter)):
+    if isinstance(command, (PutRouter, DeleteRouter, CatchUp)):
         _OF_ROUTERS[type(command)](state, ticket, now_ms)
         return
     handler, name = _OF_TOPICS[type(command)], command.topic

@@ -245,8 +245,13 @@ class RouterDeleted:
     deleted: bool
 
 
+@attrs.frozen
+class CaughtUp:
+    """There is nothing left to wait for."""
+
+
 Reply = (
     Appended | TopicPut | TopicDeleted | RecordsDeleted | Retired | Synced | Absorbed | JobsClaimed | JobsSettled
     | QueuePaused | QueuePurged | Redriven | BroughtOver | ConsumerPut | ConsumerCommitted | ConsumerDeleted
-    | SchedulePut | ScheduleDeleted | RouterPut | RouterDeleted
+    | SchedulePut | ScheduleDeleted | RouterPut | RouterDeleted | CaughtUp
 )  # fmt: skip

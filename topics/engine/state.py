@@ -19,6 +19,7 @@ from topics.engine.lane import Lane
 from topics.engine.moving.orders import MoveOrder, MovesInto
 from topics.engine.replies import Reply
 from topics.engine.routers.orders import ForwardOrder
+from topics.engine.routers.reading import Reading
 from topics.engine.routers.routes import Routes
 from topics.engine.schedules.alarm import Alarm
 from topics.engine.tickets import Stage, Ticket
@@ -70,8 +71,8 @@ class EngineState:
 
     __slots__ = (
         "alarms", "by_time", "by_timer", "calendar", "catalog", "effects", "forward_orders", "lanes", "lanes_by_name",
-        "lease_nonce", "limits", "moves", "next_lease", "next_topic_id", "orders", "putting", "ready", "rides",
-        "routes", "routing", "shards", "time", "to_forward", "to_serve", "total",
+        "lease_nonce", "limits", "moves", "next_lease", "next_topic_id", "orders", "putting", "readings", "ready",
+        "rides", "routes", "routing", "shards", "time", "to_forward", "to_serve", "total",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +105,7 @@ class EngineState:
         self.routes = Routes(catalog.routers)
         self.forward_orders: deque[ForwardOrder] = deque()  # for a driver to take
         self.to_forward: dict[int, Lane] = {}  # sources that have got something
+        self.readings: dict[int, deque[Reading]] = {}  # by the id of the dest that they wait for
         for topic in catalog.topics.values():
             lane = self.new_lane(topic.name, topic.topic_id)
             self.add_lane(lane)

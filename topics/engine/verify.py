@@ -18,6 +18,7 @@ from topics.engine.apply import CatalogView
 from topics.engine.image import image_of
 from topics.engine.lane import Lane
 from topics.engine.state import EngineState
+from topics.engine.tickets import Stage
 from topics.kernel.config import Durability
 from topics.log.facts import OF_RECORDS, STANDING, told
 from topics.log.index import IS_LIVE, LIVE, NODED, TAGGED, TIMED, Index
@@ -38,6 +39,7 @@ def check_state(state: EngineState) -> None:
     check_schedules(state)
     check_routers(state)
     check_routes(state)
+    check_readings(state)
     on_their_way = [
         entry
         for shard in state.shards
@@ -116,6 +118,15 @@ def check_routes(state: EngineState) -> None:
         if state.shards[source.shard].read_only is None and route.sent < route.source_topic.head_seq:
             waits_for_sync = dest.shard != source.shard and source.durable_seq <= route.sent
             assert route.order is not None or route.due_ms is not None or waits_for_sync
+
+
+def check_readings(state: EngineState) -> None:
+    """Who waits for copies waits for a dest, and those who came first are done first."""
+    for topic_id, readings in state.readings.items():
+        assert state.catalog.topics[topic_id].inbound
+        assert readings[0].ticket.stage is Stage.WAITING
+        heads = [one.head_seq for one in readings]
+        assert heads == sorted(heads)
 
 
 def check_topic(topic: Topic) -> None:

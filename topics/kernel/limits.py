@@ -116,6 +116,7 @@ FORWARD_BYTES_MAX: Final = 32 * MIB  # of copies of a write, and one more; the r
 FORWARD_RECORDS_MAX: Final = 1000  # that an order brings over
 FORWARD_SKIPPED_MAX: Final = 4096  # seqs that go nowhere, of which the log need not hear yet
 FORWARD_HOPS_MAX: Final = 8  # on cycles
+CATCH_UP_MAX_MS: Final = 1000  # that a read of a dest waits for copies that are on their way
 TIME_AHEAD_MAX_MS: Final = 10  # of the clock, for copies that are to be later than what they are of
 
 # Schedules (queues 4).

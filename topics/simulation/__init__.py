@@ -1,9 +1,5 @@
 """The product run on one thread against a simulated disk, clock and chance, and checkers that know none of its code.
 
-backups            backups in a simulation: cut in one work, read in a later one, and whatever happens in
-                   between is the test
-checkpoint         background work in a simulation: at once, or a step now and a step then, with anything in
-                   between
 claims             what clients were told and saw, and whether it still holds
 client             one simulated client: it comes, speaks as the seed says, well or badly, and goes, often too
                    early
@@ -19,6 +15,7 @@ mesh               many Weaver nodes on one thread, all from one seed
 oracle             which states a crash may leave: for each shard any prefix of its writes that is not shorter
                    than the synced one
 queues             the queues of a simulation: what workers ask of them, what they were told, and whether it holds
+routers            the routers of a simulation: what clients ask of them, and what their dests hold when all is over
 scheduling         one seed, one order of tasks: Trio run with a seeded scheduler on a clock that jumps to
                    whatever is due next
 served             world through the front door: the real runtime and data plane over the simulated disk, and
@@ -33,5 +30,6 @@ wire_claims        what clients were told over the wire, held against what the e
                    sent
 workload           what the simulated clients ask for: drawn from one seeded generator, small values that
                    collide often
+works              what a simulated store does beside its writes: checkpoints, orders and backups
 world              one seed, one run: engine, shard writers, clients, disk, clock and chance on one thread
 """

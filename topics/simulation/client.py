@@ -24,6 +24,8 @@ from topics.simulation.queues.job_requests import request_of_jobs
 from topics.simulation.queues.job_workload import JobWorkload
 from topics.simulation.queues.socket_speaker import SocketSpeaker
 from topics.simulation.queues.socket_worker import SocketWorker
+from topics.simulation.routers.router_requests import request_of_look, request_of_router
+from topics.simulation.routers.router_workload import RouterWorkload
 from topics.simulation.workload import Workload
 from topics.testing.streams import MemoryEdge
 
@@ -162,13 +164,15 @@ class SimulatedClient:
             return self._reading(heads)
         while True:
             command = world.workload.command(heads)
-            request = request_of(command) or request_of_jobs(command)
+            request = request_of(command) or request_of_jobs(command) or request_of_router(command)
             if request is not None:
                 return request
 
     def _reading(self, heads: dict[str, int]) -> SimulatedRequest:
         rng, world = self._random, self._world
         name = rng.choice(world.workload.names)
+        if isinstance(world.workload, RouterWorkload) and rng.random() < 0.1:
+            return request_of_look(rng.choice(world.workload.routers))
         kind = rng.choices(("diff", "state", "list"), (80, 12, 8))[0]
         if kind == "state":
             return SimulatedRequest(

@@ -15,6 +15,7 @@ from topics.engine.batch import WalBatch, WalPosition
 from topics.engine.commands import (
     Append,
     BringOver,
+    CatchUp,
     Checkpointed,
     Claim,
     Command,
@@ -69,7 +70,8 @@ from topics.testing.simdisk import SimDisk
 
 # What they promise beside being synced is told by what a crash leaves.
 _TOLD_BY_CRASHES = (
-    BringOver, Checkpointed, DeleteRouter, DeleteSchedule, DeleteTopic, PutRouter, PutSchedule, PutTopic, Redrive, Sync,
+    BringOver, CatchUp, Checkpointed, DeleteRouter, DeleteSchedule, DeleteTopic, PutRouter, PutSchedule, PutTopic,
+    Redrive, Sync,
 )  # fmt: skip
 _SYNCED = (RouterDeleted, RouterPut, ScheduleDeleted, SchedulePut, TopicDeleted, TopicPut)
 

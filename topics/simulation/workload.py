@@ -15,6 +15,8 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Discard, Durability, TopicConfig
 from topics.log.reads.diff import DiffQuery
 from topics.log.reads.match import Match, Operator
+from topics.store.opened import Opened
+from topics.testing.clock import ManualClock
 
 NAMES = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
 T = TypeVar("T")
@@ -64,6 +66,9 @@ class Workload:
 
     def answered(self, ticket: Ticket) -> None:
         """A command of this run ended well."""
+
+    def check_end(self, opened: Opened, clock: ManualClock) -> None:
+        """All is over, and the store was opened once more."""
 
     def query(self, name: str, head_seq: int, epoch: int) -> DiffQuery:
         rng = self._random

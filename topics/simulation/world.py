@@ -24,7 +24,6 @@ from topics.engine.tickets import Ticket
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.reads.diff import DiffQuery
-from topics.simulation.checkpoint import Works
 from topics.simulation.drawn_options import FAULTS, draw_end, draw_options, draw_step, draw_time
 from topics.simulation.ledger import Ledger
 from topics.simulation.machine import RunEnd, cold_folder, end_as, may_lose_pages, open_simulated
@@ -32,6 +31,7 @@ from topics.simulation.oracle import PromiseBroken, check_losses, facts
 from topics.simulation.queues.queue_history import check_queue_history
 from topics.simulation.shard_stepper import BatchStage, ShardStepper, WatchedWriter
 from topics.simulation.workload import Workload
+from topics.simulation.works.checkpoint import Works
 from topics.store.opened import Opened
 from topics.store.reading import read_page
 from topics.testing.clock import ManualClock
@@ -95,11 +95,8 @@ class World:
             tail = "\n".join(list(self.lines)[-60:])
             error.add_note(f"World(seed={self.seed}, rounds={self._rounds}, steps={self._steps})\n{tail}")
             raise
-        return WorldReport(
-            seed=self.seed,
-            trace=self._trace.hexdigest(),
-            counts=dict(self.counts + self.works.backups.counts),
-        )
+        counts = dict(self.counts + self.works.backups.counts)
+        return WorldReport(seed=self.seed, trace=self._trace.hexdigest(), counts=counts)
 
     @property
     def engine(self) -> Engine:
@@ -357,12 +354,15 @@ class World:
         return plan.next_from_seq
 
     def _read_everything(self) -> None:
+        assert self.opened is not None
+        self.disk.crash_at(1 << 40)  # which is never
         for name in self.engine.names():
             from_seq, head_seq = 0, self.engine.topic_state(name).head_seq
             while from_seq < head_seq:
                 after = self._read_page(DiffQuery(topic=name, from_seq=from_seq, limit=50))
                 assert after > from_seq
                 from_seq = after
+        self.workload.check_end(self.opened, self.clock)
 
     # After every call of the engine.
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.driving import T0, config, records
+from tests.engine.driving import PLENTY, T0, config, records
 from tests.engine.routers.driving import Routing
 from tests.engine.routers.test_following import forwards, routing, same_after_replay
 from topics.codec.log.control import Control
 from topics.engine import verify
 from topics.engine.commands import Append, DeleteRecords, PutRouter, PutTopic
 from topics.host.checkpoint.steps import Propose
+from topics.kernel.errors import Code, Rejected
 from topics.kernel.ids import shard_of
-from topics.kernel.limits import FORWARD_BYTES_MAX, MOVE_RETRY_MS, TIME_AHEAD_MAX_MS
+from topics.kernel.limits import FORWARD_BYTES_MAX, MOVE_RETRY_MAX_MS, MOVE_RETRY_MS, TIME_AHEAD_MAX_MS
 from topics.store.forwarding import forwarding
 
 
@@ -555,3 +556,42 @@ def test_on_a_chain_a_loss_is_told_in_every_topic():
 
     assert [one[2] for one in lost_in(driver, "c")] == ["source_trim"]
     same_after_replay(driver)
+
+
+@pytest.mark.rule("S8.17", "S8.26")
+def test_copies_that_find_no_room_in_the_log_are_late_and_their_source_is_written():
+    driver = Routing()
+    driver.put("a", durability="disk")
+    for number in range(100):
+        driver.route("a", f"d{number}")
+    reserve = driver.engine.limits.wal_reserve
+    driver.engine.space(0, reserve + 1000)
+    driver.append(b"x" * 200, topic="a")
+    driver.run()
+
+    assert driver.datas("a") == [b"x" * 200]
+    assert {driver.state(f"d{number}").head_seq for number in range(100)} == {0}
+    with pytest.raises(Rejected) as refused:  # what does not fit itself is refused as ever
+        driver.append(b"x" * 2000, topic="a")
+    assert refused.value.code is Code.DISK_LOW
+    driver.engine.space(0, PLENTY)
+    driver.wait(MOVE_RETRY_MAX_MS)
+    driver.append(b"y", topic="a")
+
+    assert all(driver.datas(f"d{number}") == [b"x" * 200, b"y"] for number in range(100))
+
+
+def test_what_would_go_along_by_a_further_router_holds_up_nobody_who_fits():
+    driver = Routing()
+    driver.put("a", durability="disk")
+    driver.put("b", durability="disk", cap_records=1, discard="reject")
+    driver.route("a", "b")
+    for number in range(100):
+        driver.route("b", f"d{number}")
+    driver.append(b"1", b"2", topic="a")  # which finds no room in "b"
+    driver.put("b", durability="disk")
+    driver.engine.space(0, driver.engine.limits.wal_reserve + 1000)
+    driver.wait(MOVE_RETRY_MAX_MS)
+
+    assert driver.datas("b") == [b"1", b"2"]
+    assert all(driver.datas(f"d{number}") == [b"1", b"2"] for number in range(100))

@@ -31,14 +31,14 @@ from topics.embed.aio.pages import Pages
 from topics.embed.aio.shard import ShardTask
 from topics.embed.aio.thread import Threads
 from topics.embed.aio.wheel import Wheel
-from topics.engine.commands import Append, Command, Release, Retire
+from topics.engine.commands import Append, CatchUp, Command, Release, Retire
 from topics.engine.replies import Appended, Reply, TopicState
 from topics.engine.tickets import Stage, Ticket
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.system.compress import compress_records
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
-from topics.kernel.limits import DEADLINE_LOOK_MS, INGEST_WAITING_MAX
+from topics.kernel.limits import CATCH_UP_MAX_MS, DEADLINE_LOOK_MS, INGEST_WAITING_MAX
 from topics.sched.governor import RETRY_AFTER_MS
 from topics.store.damages import found_since
 from topics.store.opened import Opened
@@ -227,6 +227,15 @@ class Runtime:
             if due is not None:
                 await self.submit(due)
 
+    async def catch_up(self, *topics: str) -> None:
+        """Before a read: dests have what their sources hold, if that comes in time (semantics 8)."""
+        behind = [topic for topic in topics if self.engine.routers.is_behind(topic)]
+        if behind:
+            with trio.move_on_after(CATCH_UP_MAX_MS / 1000):
+                for topic in behind:
+                    with suppress(Rejected, Fatal):
+                        await self.submit(CatchUp(topic=topic))
+
     def topic_state(self, name: str, *, touch: bool) -> TopicState:
         """As the engine has it, older by what it waits for its turn. Raises `Rejected(topic_not_found)`."""
         state = self.engine.topic_state(name, touch=touch)
@@ -329,8 +338,8 @@ class Runtime:
         trio.lowlevel.reschedule(task, outcome.Value(self._took))
 
     def _leave(self, ticket: Ticket, _: object) -> trio.lowlevel.Abort:
-        """The caller has gone. A write goes on; that time passes was asked for by his read alone."""
-        if isinstance(ticket.command, Retire):
+        """The caller has gone. A write goes on; what was asked for by his read alone does not."""
+        if isinstance(ticket.command, (Retire, CatchUp)):
             self.engine.withdraw(ticket)
         ticket.waiter = None
         return trio.lowlevel.Abort.SUCCEEDED

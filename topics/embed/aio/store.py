@@ -212,6 +212,7 @@ class AsyncStore(Findings, AsyncTopicStore):
                     await runtime.append(self._opened.classed(call.command(self.limits)), sync=call.sync)
                 )[0]
             case records.Read():
+                await runtime.catch_up(call.topic)
                 return await self._read(call.query(self.limits), account=call.account, wait_ms=call.waits_ms)
             case records.Delete() | topics.Put():
                 reply = await self._submit(self._opened.classed(call.command(self.limits)))
@@ -250,13 +251,24 @@ class AsyncStore(Findings, AsyncTopicStore):
         match call:
             case schedules.Put() | routers.Put() | routers.Delete():
                 return call.answer(await self._runtime.submit(call.command(self.limits)))
-            case schedules.Get() | schedules.List() | routers.Get() | routers.List():
+            case routers.Get():
+                return await self._router(call)
+            case schedules.Get() | schedules.List() | routers.List():
                 self._runtime.check_open()
                 await trio.lowlevel.checkpoint()
                 return call.look(self._runtime.engine)
             case schedules.Delete():
                 return await self._end_schedule(call.name)
         return await self._of_consumer(call)
+
+    async def _router(self, call: routers.Get) -> routers.Router:
+        self._runtime.check_open()
+        await trio.lowlevel.checkpoint()
+        engine = self._runtime.engine
+        ends = engine.routers.topics_of(call.name)
+        if ends is not None:
+            await self._runtime.catch_up(ends[1])
+        return call.look(engine)
 
     async def _of_consumer(self, call: Call[Any]) -> object:
         match call:
@@ -308,6 +320,7 @@ class AsyncStore(Findings, AsyncTopicStore):
     async def _state(self, name: str, *, touch: bool) -> TopicState:
         self._runtime.check_open()
         await trio.lowlevel.checkpoint()
+        await self._runtime.catch_up(name)
         await self._runtime.let_time_pass(name)
         return self._runtime.topic_state(name, touch=touch)
 

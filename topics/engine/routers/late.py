@@ -5,9 +5,10 @@
     propose_bring_over one plan: copies, what the source had lost, and what goes along by further routers
     Forwards.ended     the next order, or a rest, the longer the more often it was refused
 
-What is late: dest is full, or being changed, or in another shard; the store is full; there was too much at once; a
-crash has left it so. Into another shard only what is durable goes, for a crash must not leave there what it takes here;
-and it goes there in a later millisecond than it came here, for a restore must not, either (decision 115).
+What is late: dest is full, or being changed, or in another shard; the store is full; there was too much at once, or no
+room in the log; a crash has left it so. Into another shard only what is durable goes, for a crash must not leave there
+what it takes here; and it goes there in a later millisecond than it came here, for a restore must not, either (decision
+115).
 
 A range that the source's floor has passed is lost, whatever it held: nobody knows. One that a crash took is passed over
 where dest is in the same shard, for the same crash has taken the copies and dest tells of it; in another shard nothing
@@ -128,14 +129,10 @@ def propose_bring_over(state: EngineState, lane: Lane, ticket: Ticket, now_ms: i
             state.finish(ticket, BroughtOver())
             return
         now_ms = state.time.push(order.at_ms)
-    copies = Copies(state, now_ms)
-    if order.lost:
-        copies.lose(route, order.last, order.lost)
-    else:
-        _plan(copies, route, order, command.views, set(command.damaged))
-    if copies.sent(route) < order.last:
-        copies.tell(route, order.last)
+    copies = _planned(state, route, command, now_ms)
     copies.go_on()
+    if not state.shards[lane.shard].has_room(copies.size + state.limits.wal_reserve):
+        copies = _planned(state, route, command, now_ms)  # alone: further routers are late, then
     state.check_space(lane.shard, copies.size, keep_reserve=True)
     staged = copies.staged
     copies.raise_ceilings()
@@ -146,6 +143,18 @@ def _rest(state: EngineState, route: Route, wait_ms: int) -> None:
     """It gets its next order then."""
     route.order, route.due_ms = None, state.time.timer_ms + wait_ms
     state.by_timer.set(FORWARD, route.router.id, route.due_ms)
+
+
+def _planned(state: EngineState, route: Route, command: BringOver, now_ms: int) -> Copies:
+    """What this router brings of an order."""
+    copies, order = Copies(state, now_ms), command.order
+    if order.lost:
+        copies.lose(route, order.last, order.lost)
+    else:
+        _plan(copies, route, order, command.views, set(command.damaged))
+    if copies.sent(route) < order.last:
+        copies.tell(route, order.last)
+    return copies
 
 
 def _plan(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from topics.engine.replies import RouterState
+from topics.engine.routers.catching_up import is_behind
 from topics.engine.state import EngineState
 from topics.kernel.errors import Code, Rejected
 from topics.log.routers import Router
@@ -26,14 +27,10 @@ def state_of(state: EngineState, router: Router) -> RouterState:
     """One that stands."""
     topics = state.catalog.topics
     source, dest = topics[router.source_id], topics[router.dest_id]
-    cursor, total = dest.inbound[router.id]
-    route = state.routes[router.id]
-    if cursor == route.cursor:
-        # Nothing is on its way, and of what it has passed over the log need not have heard.
-        cursor = min(route.sent, source.head_seq)
+    cursor = state.routes[router.id].dealt_seq
     return RouterState(
         source=source.name, dest=dest.name, definition=router, cursor=cursor,
-        lag=max(source.head_seq - cursor, 0), forwarded_total=total,
+        lag=max(source.head_seq - cursor, 0), forwarded_total=dest.inbound[router.id].total,
     )  # fmt: skip
 
 
@@ -46,6 +43,10 @@ class RouterDesk:
     def state(self, name: str) -> RouterState:
         """As `router_state`."""
         return router_state(self._state, name)
+
+    def is_behind(self, topic: str) -> bool:
+        """Whether who reads a topic waits: `CatchUp` is answered when he does so no more."""
+        return is_behind(self._state, topic)
 
     def topics_of(self, name: str) -> tuple[str, str] | None:
         """The topics that a router joins, source and dest; None if there is no such router."""

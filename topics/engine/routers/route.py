@@ -38,3 +38,12 @@ class Route:
         self.together = FORWARD_RECORDS_MAX
         self.failures = 0
         self.due_ms: int | None = None
+
+    @property
+    def dealt_seq(self) -> int:
+        """The last seq of its source that it has dealt with, as published."""
+        cursor = self.dest_topic.inbound[self.router.id].cursor
+        if cursor == self.cursor:
+            # Nothing is on its way, and of what it has passed over the log need not have heard.
+            return min(self.sent, self.source_topic.head_seq)
+        return cursor

@@ -216,7 +216,10 @@ def _write(
     if state.routes and count and state.routes.leading_from(lane.topic_id):
         copies = Copies(state, now_ms)
         copies.follow(Given(lane, first_seq, records, now_ms))
-        needed += copies.size
+        if state.shards[lane.shard].has_room(needed + copies.size + state.limits.wal_reserve):
+            needed += copies.size
+        else:
+            copies = None  # they are late: nothing that a source gets is refused for them
     state.check_space(lane.shard, needed, keep_reserve=True)
     waits = not synced and last_seq > lane.ceiling
     staged = synced or waits or (copies is not None and copies.staged)

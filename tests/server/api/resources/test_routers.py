@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.server.api.asking import ask, code, said
-from tests.server.wire.places import open_site
+from tests.server.wire.places import begun, new_site, open_site
 from topics.server.auth.keys import Keys
 from topics.server.auth.lines import parse_keys
+from topics.testing.clock import ManualClock
 
 pytestmark = pytest.mark.trio
 R = "/v0/routers/r"
@@ -129,3 +130,31 @@ async def test_how_far_it_is_is_measured_for_who_may_see_it():
         assert "topics_routers 1.0" in page
         assert "theirs" not in page
         assert "topics_routers 2.0" in (await ask(site, "GET", "/v0/metrics", b"", root)).body.decode()
+
+
+@pytest.mark.rule("S8.26")
+async def test_who_reads_a_dest_behind_an_answered_write_finds_its_copy():
+    dests = [f"d{n}" for n in range(6)]  # some of them in another shard than their source
+    site, clock = new_site(), ManualClock()
+    async with begun(site, shards=3, clock=clock):
+        for dest in dests:
+            await ask(site, "PUT", f"/v0/routers/{dest}", {"source": "s", "dest": dest})
+        head = 0
+        for asked in ("state", "diff", "router", "watch"):
+            for dest in dests:
+                clock.advance(50)
+                await ask(site, "POST", "/v0/topics/s", {"records": [{"data": asked}]})
+                head += 1
+                match asked:
+                    case "state":
+                        _, told = await said(site, "GET", f"/v0/topics/{dest}")
+                        assert told["head_seq"] == head
+                    case "diff":
+                        _, page = await said(site, "POST", f"/v0/topics/{dest}/diff", {"from_seq": head - 1})
+                        assert [record["data"] for record in page["records"]] == [asked]
+                    case "router":
+                        _, told = await said(site, "GET", f"/v0/routers/{dest}")
+                        assert (told["forwarded_total"], told["lag"]) == (head, 0)
+                    case "watch":
+                        _, watch = await said(site, "POST", "/v0/watch", {"topics": {dest: {"tail": True}}})
+                        assert watch["topics"][dest]["head_seq"] == head

@@ -240,6 +240,7 @@ async def begin_watch(call: HandlerCall) -> Answer:
     lenient = call.flag("lenient", default=False)
     for name in request.starts:
         call.key.check_name(name, field="topics")
+    await call.runtime.catch_up(*request.starts)
     places = find_topics(call.runtime.engine, request.starts, lenient=lenient)
     subscriptions = [subscription_of(request, place, record_event) for place in places.values()]
     session = call.site.watches().begin(call.key, subscriptions, heartbeat_s=request.heartbeat_ms / 1000)
@@ -256,9 +257,11 @@ async def stream_watch(call: HandlerCall) -> Answer:
     """The events of a session."""
     events.check_accepted(call.head)
     site = call.site
+    session = site.watches().find(text_of("wid", call.params[0]), call.key)
+    await call.runtime.catch_up(*session.subscriptions)
     stream = WatchStream(
         call.runtime,
-        site.watches().find(text_of("wid", call.params[0]), call.key),
+        session,
         last_id=call.head.headers.get(b"last-event-id", b""),
         room=Share(site.answers),
         bytes_per_s=site.options.bytes_per_s,
