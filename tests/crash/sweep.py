@@ -11,9 +11,9 @@ import itertools
 from tests.support.scene import SMALL, Scene
 from topics.engine.commands import DeleteRecords
 from topics.log.reads.diff import DiffQuery
+from topics.simulation.background.checkpoint import WorkWalk
 from topics.simulation.ledger import Ledger
 from topics.simulation.shard_stepper import BatchStage, ShardStepper, WatchedWriter
-from topics.simulation.works.checkpoint import WorkWalk
 from topics.store.reading import read_page
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import SimDisk

@@ -11,7 +11,6 @@ from topics.log.reads.diff import DiffQuery
 from topics.log.reads.match import parse_match
 from topics.simulation.machine import open_simulated, peek, restarted
 from topics.simulation.oracle import facts
-from topics.simulation.works.checkpoint import take_checkpoint
 from topics.store.inline import carry_out
 from topics.store.opened import StoreOptions
 from topics.store.orders import next_order

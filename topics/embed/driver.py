@@ -67,7 +67,9 @@ class LocalEngine:
         with self.lock:
             return self._call(command, me, sync=sync).result()
 
-    def begin(self, command: Claim | CatchUp, begun: Begun = (None, None)) -> tuple[Ticket, threading.Event | None]:
+    def begin(
+        self, command: Claim | CatchUp, begun: Begun = (None, None)
+    ) -> tuple[Ticket, threading.Event | None]:
         """As `call`, or go on with what was begun. Without an event the ticket is done. Else it waits for jobs or copies,
         and nothing is under way: wait until the event is set, and call this again, or `leave`.
         """

@@ -1,5 +1,7 @@
 """The product run on one thread against a simulated disk, clock and chance, and checkers that know none of its code.
 
+background         background work in a simulation, which goes on a step now and a step then, and what it leaves
+                   behind
 claims             what clients were told and saw, and whether it still holds
 client             one simulated client: it comes, speaks as the seed says, well or badly, and goes, often too
                    early
@@ -30,6 +32,5 @@ wire_claims        what clients were told over the wire, held against what the e
                    sent
 workload           what the simulated clients ask for: drawn from one seeded generator, small values that
                    collide often
-works              what a simulated store does beside its writes: checkpoints, orders and backups
 world              one seed, one run: engine, shard writers, clients, disk, clock and chance on one thread
 """

@@ -33,6 +33,7 @@ from topics.server.api.resources.state import SiteOptions
 from topics.server.api.table import route_table
 from topics.server.wire.connection import WireConnection
 from topics.server.wire.patience import WireOptions
+from topics.simulation.background.checkpoint import choose_work
 from topics.simulation.client import SimulatedClient
 from topics.simulation.http_messages import SimulatedRequest, SimulatedResponse
 from topics.simulation.machine import COLD_FOLDER
@@ -47,7 +48,6 @@ from topics.simulation.watches.simulated_watcher import SimulatedWatcher
 from topics.simulation.watches.wire_watches import WireWatches
 from topics.simulation.wire_claims import WireClaims
 from topics.simulation.workload import Workload
-from topics.simulation.works.checkpoint import choose_work
 from topics.simulation.world import World, WorldReport
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import CAPACITY, SimDisk

@@ -24,6 +24,7 @@ from topics.engine.tickets import Ticket
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.reads.diff import DiffQuery
+from topics.simulation.background.checkpoint import Works
 from topics.simulation.drawn_options import FAULTS, draw_end, draw_options, draw_step, draw_time
 from topics.simulation.ledger import Ledger
 from topics.simulation.machine import RunEnd, cold_folder, end_as, may_lose_pages, open_simulated
@@ -31,7 +32,6 @@ from topics.simulation.oracle import PromiseBroken, check_losses, facts
 from topics.simulation.queues.queue_history import check_queue_history
 from topics.simulation.shard_stepper import BatchStage, ShardStepper, WatchedWriter
 from topics.simulation.workload import Workload
-from topics.simulation.works.checkpoint import Works
 from topics.store.opened import Opened
 from topics.store.reading import read_page
 from topics.testing.clock import ManualClock
