@@ -8,7 +8,8 @@ that had come is given, so whoever is slow holds up his connection and nothing e
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -21,7 +22,7 @@ from topics.calls.trouble import not_topics, told
 from topics.calls.watching.course import Begun, Watching
 from topics.calls.watching.cursors import Cursors
 from topics.calls.watching.events import Event, EventParser
-from topics.calls.watching.frames import Said, read_said, read_session, values_of
+from topics.calls.watching.frames import Brought, Said, read_event, read_said, read_session
 from topics.calls.watching.rules import Asked
 from topics.calls.watching.values import CaughtUp, WatchValue
 from topics.kernel.errors import Code, Rejected, TopicsError
@@ -112,17 +113,39 @@ class Session:
         """What it said before it ended."""
         parser, end = EventParser(EVENT_BYTES_MAX), Said("")
         while self._cursors.names and (data := (yield Receive())):
-            try:
-                for event in parser.feed(data):
-                    if event.name == "error":
-                        end = self._said(event) or end
-                    for value in values_of(event, self._cursors):
-                        self._brought(value)
-                        yield value
-                    self._last_id = event.id
-            except MALFORMED as error:
-                raise not_topics(self._line.url, f"an event is not of its form: {error}") from error
+            with self._forms():
+                events = parser.feed(data)
+            for event in events:
+                with self._forms():
+                    end = self._said(event) or end if event.name == "error" else end
+                    brought = read_event(event)
+                if brought is not None:
+                    yield from self._commit(brought)
+                    with self._forms():
+                        for value in brought.values(self._cursors):
+                            self._brought(value)
+                            yield value
+                self._last_id = event.id
         return end
+
+    def _commit(self, brought: Brought) -> Watching:
+        """What is brought counts as read before it is given, if that is asked for."""
+        if not self._asked.auto_commit:
+            return
+        try:
+            for commit in self._cursors.commits_ahead(brought.topic, brought.up_to):
+                yield from commit.exchange(self._line)
+        except Rejected as refused:
+            if refused.code is not Code.TOPIC_NOT_FOUND:
+                raise
+            yield from self._cursors.deleted(brought.topic)
+
+    @contextmanager
+    def _forms(self) -> Iterator[None]:
+        try:
+            yield
+        except MALFORMED as error:
+            raise not_topics(self._line.url, f"an event is not of its form: {error}") from error
 
     def _said(self, event: Event) -> Said | None:
         """What ends the stream, as one may hear. Raises what ends the watch."""
