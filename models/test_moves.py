@@ -17,7 +17,7 @@ from topics.engine.commands import PutTopic, Redrive
 from topics.engine.verify import digest
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import MOVE_RETRY_MAX_MS
-from topics.simulation.checkpoint import WorkWalk
+from topics.simulation.background.checkpoint import WorkWalk
 from topics.store.moving import moving
 
 SOURCES = ("a", "b", "c")

@@ -11,7 +11,7 @@ import itertools
 from tests.support.scene import SMALL, Scene
 from topics.engine.commands import DeleteRecords
 from topics.log.reads.diff import DiffQuery
-from topics.simulation.checkpoint import WorkWalk
+from topics.simulation.background.checkpoint import WorkWalk
 from topics.simulation.ledger import Ledger
 from topics.simulation.shard_stepper import BatchStage, ShardStepper, WatchedWriter
 from topics.store.reading import read_page

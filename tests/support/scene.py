@@ -9,7 +9,7 @@ from topics.kernel.config import parse_config
 from topics.kernel.limits import KIB, Limits
 from topics.log.reads.diff import DiffQuery
 from topics.log.reads.match import parse_match
-from topics.simulation.checkpoint import take_checkpoint
+from topics.simulation.background.checkpoint import take_checkpoint
 from topics.simulation.machine import open_simulated, peek, restarted
 from topics.simulation.oracle import facts
 from topics.store.inline import carry_out

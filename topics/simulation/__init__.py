@@ -1,9 +1,7 @@
 """The product run on one thread against a simulated disk, clock and chance, and checkers that know none of its code.
 
-backups            backups in a simulation: cut in one work, read in a later one, and whatever happens in
-                   between is the test
-checkpoint         background work in a simulation: at once, or a step now and a step then, with anything in
-                   between
+background         background work in a simulation, which goes on a step now and a step then, and what it leaves
+                   behind
 claims             what clients were told and saw, and whether it still holds
 client             one simulated client: it comes, speaks as the seed says, well or badly, and goes, often too
                    early

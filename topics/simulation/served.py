@@ -33,7 +33,7 @@ from topics.server.api.resources.state import SiteOptions
 from topics.server.api.table import route_table
 from topics.server.wire.connection import WireConnection
 from topics.server.wire.patience import WireOptions
-from topics.simulation.checkpoint import choose_work
+from topics.simulation.background.checkpoint import choose_work
 from topics.simulation.client import SimulatedClient
 from topics.simulation.http_messages import SimulatedRequest, SimulatedResponse
 from topics.simulation.machine import COLD_FOLDER

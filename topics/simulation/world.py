@@ -24,7 +24,7 @@ from topics.engine.tickets import Ticket
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.reads.diff import DiffQuery
-from topics.simulation.checkpoint import Works
+from topics.simulation.background.checkpoint import Works
 from topics.simulation.drawn_options import FAULTS, draw_end, draw_options, draw_step, draw_time
 from topics.simulation.ledger import Ledger
 from topics.simulation.machine import RunEnd, cold_folder, end_as, may_lose_pages, open_simulated

@@ -25,7 +25,7 @@ from topics.host.directory.layout import read_format
 from topics.host.directory.readstate import read_state
 from topics.host.system.disk import OsDisk
 from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Rejected
-from topics.simulation.checkpoint import WorkWalk
+from topics.simulation.background.checkpoint import WorkWalk
 from topics.store.inline import carry_out
 from topics.store.opened import StoreOptions
 from topics.testing.entropy import SeededEntropy

@@ -14,7 +14,7 @@ from topics.host.checkpoint.blocked_topics import CheckpointIncomplete
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, Wait
 from topics.kernel.errors import Fatal, Rejected, TopicsError
-from topics.simulation.backups import Backups
+from topics.simulation.background.backups import Backups
 from topics.store.inline import carry_out
 from topics.store.opened import Opened
 from topics.store.orders import next_order
