@@ -17,7 +17,7 @@ from topics.engine.commands import Command, CommitConsumer, DeleteConsumer, Dele
 from topics.engine.replies import TopicDeleted
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability
-from topics.kernel.errors import Code
+from topics.kernel.errors import Code, Fatal
 from topics.simulation.http_messages import SimulatedRequest, SimulatedResponse
 from topics.simulation.oracle import PromiseBroken
 
@@ -82,11 +82,16 @@ class WireConsumers:
                 self._gone.discard(command.topic)
 
     def ended(self, ticket: Ticket) -> None:
-        """Well or badly; it may have been carried out at any instant since it was asked."""
-        command = self._asked.pop(id(ticket.command), None)
+        """It may have been carried out at any instant since it was asked; where a write failed, perhaps by the next
+        start.
+        """
+        command = self._asked.get(id(ticket.command))
         if command is None:
             return
         self._take_back(command)
+        if isinstance(ticket.error, Fatal):
+            return
+        del self._asked[id(command)]
         if isinstance(command, DeleteTopic) and ticket.error is None:
             reply = ticket.result()
             puts = (one for one in self._asked.values() if isinstance(one, PutConsumer))
