@@ -264,8 +264,13 @@ def test_a_commit_by_hand_is_of_what_was_given_and_of_the_instance_that_it_was_o
 
 
 def test_it_goes_on_from_a_consumer_until_it_is_begun() -> None:
-    _, cursors = watched(History(FRAMES), {"a": {"consumer": "c", "epoch": 7}, "b": {"tail": True}}, count=0)
-    assert cursors.positions() == {"a": {"consumer": "c", "epoch": 7}, "b": {"tail": True}}
+    starts: dict[str, Any] = {
+        "a": {"consumer": "c", "epoch": 7},
+        "b": {"tail": True, "epoch": 6},
+        "c": {"tail": True},
+    }
+    _, cursors = watched(History(FRAMES), starts, count=0)
+    assert cursors.positions() == starts
     _, cursors = watched(History(FRAMES), {"a": {"consumer": "c"}, "b": {}}, count=1)
     assert cursors.positions() == {"a": {"from_seq": 1, "epoch": 1}, "b": {"from_seq": 0, "epoch": 1}}
     with pytest.raises(topics.Rejected, match="this watch has none"):
