@@ -275,3 +275,9 @@ def test_it_goes_on_from_a_consumer_until_it_is_begun() -> None:
     assert cursors.positions() == {"a": {"from_seq": 1, "epoch": 1}, "b": {"from_seq": 0, "epoch": 1}}
     with pytest.raises(topics.Rejected, match="this watch has none"):
         list(watched(History(FRAMES), "a", count=1)[1].commits())
+
+
+def test_a_topic_that_cannot_be_read_for_another_reason_is_an_error_in_the_servers_words() -> None:
+    with pytest.raises(topics.Rejected, match="its own words") as failed:
+        watched(Saying(error(code=403, error="its own words", reason="forbidden", topics=["a"])), "a", "b")
+    assert failed.value.code == "forbidden"
