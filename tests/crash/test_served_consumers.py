@@ -21,7 +21,7 @@ from topics.simulation.oracle import PromiseBroken
 
 GATE_SEEDS = range(6)
 CANARY_SEEDS = range(100, 112)
-MORE_SEEDS = range(7000, 7200)
+MORE_SEEDS = range(7000, 7100)
 
 
 @pytest.mark.rule("H7.5", "H7.7")
