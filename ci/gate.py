@@ -83,8 +83,9 @@ class Outcome:
 
 # --- the lanes
 
-BITS = ("tests/crash/test_flips.py",)
-WORLDS = ("tests/crash/test_world.py", "tests/crash/test_served.py")
+BITS = "test_flips.py"  # of tests/crash, as WORLDS and SERVED
+WORLDS = "test_world*.py"
+SERVED = "test_served*.py"
 SEPARATE = ("tests/crash", "tests/server")
 BAD_INPUT = (  # of files, of peers and of callers: what must not hang on an assert
     "tests/audit/dump/test_dumping.py",
@@ -152,17 +153,28 @@ def pytest_steps(name: str, folders: Iterable[str], *options: str) -> list[Step]
 
 
 def crash_slow_steps() -> list[Step]:
-    return separate_steps("tests/crash", *(f"--ignore={path}" for path in (*BITS, *WORLDS)), *SLOW)
+    """What the three lanes below leave: each of the four is at most twenty minutes of two cores."""
+    others = [path for pattern in (BITS, WORLDS, SERVED) for path in crash_tests(pattern)]
+    return separate_steps("tests/crash", *(f"--ignore={path}" for path in others), *SLOW)
 
 
 def worlds_slow_steps() -> list[Step]:
-    """Eight hundred simulated lives, which would take the crash lane beyond its twenty minutes."""
-    return pytest_steps("worlds", WORLDS, *SLOW)
+    """Simulated lives of a store."""
+    return pytest_steps("worlds", crash_tests(WORLDS), *SLOW)
+
+
+def served_slow_steps() -> list[Step]:
+    """Simulated lives of a server."""
+    return pytest_steps("served worlds", crash_tests(SERVED), *SLOW)
 
 
 def bits_slow_steps() -> list[Step]:
-    """Every bit of a directory, twenty minutes of two cores; a sample of them is in the crash lane."""
-    return pytest_steps("bit flips", BITS, *SLOW)
+    """Every bit of a directory; a sample of them is in the crash lane."""
+    return pytest_steps("bit flips", crash_tests(BITS), *SLOW)
+
+
+def crash_tests(pattern: str) -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/crash").glob(pattern))
 
 
 def mutants_slow_steps() -> list[Step]:
@@ -196,6 +208,7 @@ LANES = {
     ),
     "crash": Lane("crash", 70, lambda: separate_steps("tests/crash"), crash_slow_steps),
     "worlds": Lane("worlds", 0, list, worlds_slow_steps),
+    "served": Lane("served worlds", 0, list, served_slow_steps),
     "bits": Lane("bit flips", 0, list, bits_slow_steps),
     "mutants": Lane("mutants", 0, list, mutants_slow_steps),
     "spark": Lane("spark", 90, spark_steps, lambda: spark_steps(*SLOW_SPARK)),

@@ -129,6 +129,21 @@ def test_every_bit_is_a_lane_of_the_full_check_and_its_sample_is_in_the_crash_la
         assert (code, lines[-1]) == (0, f"{passed} passed, 0 failed")
 
 
+def test_simulated_lives_are_two_lanes_of_the_full_check_whatever_is_asked_in_them(house):
+    worlds = {f"tests/crash/test_world{what}.py": SLOW for what in ("", "_jobs", "_later")}
+    served = {f"tests/crash/test_served{what}.py": SLOW for what in ("", "_jobs")}
+    plant(house, worlds | served | {"tests/crash/test_a.py": SLOW})
+
+    for arguments, passed in [
+        (["--full", "crash"], 1),
+        (["--full", "worlds"], 3),
+        (["--full", "served"], 2),
+        (["served"], 0),
+    ]:
+        code, lines = gate(house, *arguments)
+        assert (code, lines[-1]) == (0, f"{passed} passed, 0 failed")
+
+
 @pytest.mark.parametrize(("ends", "code"), [(0, 0), (1, 1)])
 def test_mutants_are_a_lane_of_the_full_check_only(house, ends, code):
     plant(house, {"ci/mutants": f"#!/bin/sh\necho planted\nexit {ends}\n"})

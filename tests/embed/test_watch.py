@@ -174,9 +174,9 @@ def test_a_store_that_is_closed_ends_it_with_an_error(store: topics.Store) -> No
         (
             ({"a": {"from": 1}},),
             {},
-            "topics['a']: must be a mapping of epoch, from_seq, tail, not {'from': 1}",
+            "topics['a']: must be a mapping of consumer, epoch, from_seq, tail, not {'from': 1}",
         ),
-        (({"a": 7},), {}, "topics['a']: must be a mapping of epoch, from_seq, tail, not 7"),
+        (({"a": 7},), {}, "topics['a']: must be a mapping of consumer, epoch, from_seq, tail, not 7"),
         (({"a": {"from_seq": 1, "tail": True}},), {}, "topics['a']: give from_seq or tail, not both"),
         (({"a": {"epoch": -1}},), {}, "epoch: must not be negative, not -1"),
         (("a",), {"from_seq": -1}, "from_seq: must not be negative, not -1"),

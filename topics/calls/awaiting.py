@@ -181,7 +181,7 @@ def watch_of(rules: Callable[P, WatchRules]) -> Callable[Concatenate[AsyncTopicS
     """A method of every store that gives a watch."""
 
     def method(store: AsyncTopicStore, /, *args: P.args, **options: P.kwargs) -> AsyncWatch:
-        return AsyncWatch(store.feed(rules(*args, **options).asked(store.limits)))
+        return AsyncWatch(store.feed(rules(*args, **options).asked(store.limits)), store.do)
 
     return described(method, rules, gives="AsyncWatch")
 

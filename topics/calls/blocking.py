@@ -173,7 +173,7 @@ def watch_of(rules: Callable[P, WatchRules]) -> Callable[Concatenate[TopicStore,
     """A method of every store that gives a watch."""
 
     def method(store: TopicStore, /, *args: P.args, **options: P.kwargs) -> Watch:
-        return Watch(store.feed(rules(*args, **options).asked(store.limits)))
+        return Watch(store.feed(rules(*args, **options).asked(store.limits)), store.do)
 
     return described(method, rules, gives="Watch")
 

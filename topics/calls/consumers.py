@@ -32,6 +32,13 @@ class ConsumerName(Protocol):
     def name(self) -> str: ...
 
 
+class ConsumerOf(msgspec.Struct, frozen=True, kw_only=True):
+    """A `ConsumerName` without a store."""
+
+    topic_name: str
+    name: str
+
+
 class OfConsumer(msgspec.Struct, frozen=True, eq=False):
     """What is a method of `Consumer`: its first parameter is the consumer itself."""
 

@@ -5,6 +5,8 @@ background         background work in a simulation, which goes on a step now and
 claims             what clients were told and saw, and whether it still holds
 client             one simulated client: it comes, speaks as the seed says, well or badly, and goes, often too
                    early
+consumers          the durable consumers of a simulation: what is asked of them over HTTP, and whether what was told of
+                   them holds
 drawn_options      how the store of one run is set up: drawn at its start, small, so that files and segments end
                    often
 http_messages      HTTP/1.1 as the simulated clients speak it: commands and reads as requests, answers read to

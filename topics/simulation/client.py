@@ -160,6 +160,8 @@ class SimulatedClient:
     def _wish(self) -> SimulatedRequest:
         world = self._world
         heads = world.heads()
+        if (request := world.workload.request(heads)) is not None:
+            return request
         if self._random.random() < 0.45:
             return self._reading(heads)
         while True:

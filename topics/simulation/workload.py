@@ -15,6 +15,7 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Discard, Durability, TopicConfig
 from topics.log.reads.diff import DiffQuery
 from topics.log.reads.match import Match, Operator
+from topics.simulation.http_messages import SimulatedRequest
 from topics.store.opened import Opened
 from topics.testing.clock import ManualClock
 
@@ -63,6 +64,10 @@ class Workload:
         if kind == "drop":
             return DeleteTopic(topic=name, if_empty=rng.random() < 0.3)
         return Sync(shard=rng.randrange(self.shards))
+
+    def request(self, heads: dict[str, int]) -> SimulatedRequest | None:
+        """The next wish of a client that speaks HTTP, which need not be a command. None if `command` has it."""
+        return None
 
     def answered(self, ticket: Ticket) -> None:
         """A command of this run ended well."""

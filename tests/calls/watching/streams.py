@@ -60,10 +60,14 @@ class History:
     posts: list[dict[str, Any]] = attrs.field(factory=list)
     ids: list[str] = attrs.field(factory=list)
     sessions: dict[str, dict[str, int]] = attrs.field(factory=dict)
+    commits: list[int] = attrs.field(factory=list)
     stream: Iterator[bytes] = attrs.field(factory=lambda: iter(()))
 
     def answer(self, step: Any) -> Any:
         match step:
+            case Send(request) if request.path.endswith("/commit"):
+                self.commits.append(json.loads(request.body or b"")["seq"])
+                return self.committed()
             case Send(request) if request.method == "POST":
                 return self._begin(json.loads(request.body or b""))
             case Send(request):
@@ -73,6 +77,11 @@ class History:
         assert isinstance(step, Sleep)
         assert 0 < step.seconds <= 1
         return None
+
+    def committed(self) -> HttpAnswer:
+        """What is answered to the last commit."""
+        stands = {"from_seq": self.commits[-1], "lag": 0, "epoch": 1, "updated_ts": 1, "moved": True}
+        return HttpAnswer(200, json.dumps({"topic": "a", "consumer": "c", **stands}).encode())
 
     def _begin(self, asked: dict[str, Any]) -> HttpAnswer:
         self.posts.append(asked)

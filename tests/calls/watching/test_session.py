@@ -204,3 +204,80 @@ def test_what_a_later_server_says_is_left_out() -> None:
     later = b"event: weather\ndata: fine\n\nevent: caught-up\ndata: " + unknown + b"\n\n"
 
     assert told(watched(Saying(later), "a", "b")[0]) == EXPECTED
+
+
+@given(st.lists(st.integers(0, 3000), max_size=12), st.frozensets(st.integers(1, 12)))
+def test_what_is_committed_before_it_is_given_is_given_once_wherever_connections_break(
+    cuts: list[int], forgets: frozenset[int]
+) -> None:
+    history = History(FRAMES, cuts, forgets)
+    given = watched(history, {"a": {"consumer": "c"}, "b": {}}, auto_commit=True)[0]
+
+    assert told(given) == EXPECTED
+    assert history.posts[0]["topics"] == {"a": {"consumer": "c"}, "b": {"from_seq": 0}}
+    assert history.commits == [3, 4, 9, 14]
+
+
+def test_all_that_is_given_has_been_committed() -> None:
+    for count in range(11):
+        history = History(FRAMES)
+        given = watched(history, {"a": {"consumer": "c"}, "b": {}}, count=count, auto_commit=True)[0]
+
+        seqs = [
+            seq[1] if isinstance(seq, tuple) else seq for seq in told(given).get("a", []) if seq != "gone"
+        ]
+        assert max(seqs, default=0) <= max(history.commits, default=0)
+
+
+class Refusing(History):
+    """It answers a commit with this; the first one, if there are several, is lost on its way."""
+
+    refusal = Answer(404, b'{"error":{"code":"topic_not_found","message":"its own words"}}')
+
+    def committed(self) -> Answer:
+        if len(self.commits) == 1:
+            raise lost()
+        return self.refusal
+
+
+def test_what_could_not_be_committed_is_not_given() -> None:
+    history = Refusing(FRAMES)
+    given = watched(history, {"a": {"consumer": "c"}, "b": {}}, auto_commit=True)[0]
+
+    assert history.commits == [3, 3]
+    assert told(given) == {"a": ["gone"], "b": EXPECTED["b"]}
+    history.refusal = Answer(404, b'{"error":{"code":"consumer_not_found","message":"its own words"}}')
+    with pytest.raises(topics.Rejected, match="its own words"):
+        watched(history, {"a": {"consumer": "c"}, "b": {}}, auto_commit=True)
+
+
+def test_a_commit_by_hand_is_of_what_was_given_and_of_the_instance_that_it_was_of() -> None:
+    anew = attrs.evolve(tombstone("a", 1, 3, reason="recreated", epoch=2), to=5)
+    frames = [records("a", 1, 2, 3), tombstone("a", 4, 4), anew, records("a", 6)]
+    committed = []
+    for count in range(7):
+        _, cursors = watched(History(frames), {"a": {"consumer": "c"}}, count=count)
+        committed.append([(commit.seq, commit.epoch) for commit in cursors.commits()])
+        assert not list(cursors.commits())
+
+    assert committed == [[], [(1, 1)], [(2, 1)], [(3, 1)], [(4, 1)], [(0, 2)], [(6, 2)]]
+
+
+def test_it_goes_on_from_a_consumer_until_it_is_begun() -> None:
+    starts: dict[str, Any] = {
+        "a": {"consumer": "c", "epoch": 7},
+        "b": {"tail": True, "epoch": 6},
+        "c": {"tail": True},
+    }
+    _, cursors = watched(History(FRAMES), starts, count=0)
+    assert cursors.positions() == starts
+    _, cursors = watched(History(FRAMES), {"a": {"consumer": "c"}, "b": {}}, count=1)
+    assert cursors.positions() == {"a": {"from_seq": 1, "epoch": 1}, "b": {"from_seq": 0, "epoch": 1}}
+    with pytest.raises(topics.Rejected, match="this watch has none"):
+        list(watched(History(FRAMES), "a", count=1)[1].commits())
+
+
+def test_a_topic_that_cannot_be_read_for_another_reason_is_an_error_in_the_servers_words() -> None:
+    with pytest.raises(topics.Rejected, match="its own words") as failed:
+        watched(Saying(error(code=403, error="its own words", reason="forbidden", topics=["a"])), "a", "b")
+    assert failed.value.code == "forbidden"

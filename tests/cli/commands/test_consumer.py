@@ -52,6 +52,53 @@ def test_a_consumer_is_made_moved_shown_and_deleted(at: Call) -> None:
     assert at("consumer", "rm", "quakes", "billing", "--json").lines[0]["deleted"] is True
 
 
+@pytest.mark.rule("O2.5", "O2.10")
+def test_tail_goes_on_where_a_consumer_stands_and_moves_it(at: Call) -> None:
+    def tail(*topics: str) -> list[Any]:
+        answer = at("tail", *topics, "--consumer", "c", "--no-follow", "--json")
+        assert (answer.code, answer.err) == (0, "")
+        return [line.get("data", line.get("tombstone", {}).get("gap_to")) for line in answer.lines]
+
+    def stands(topic: str) -> int:
+        seq: int = at("consumer", "show", topic, "c", "--json").lines[0]["from_seq"]
+        return seq
+
+    at("put", "a", "--tag", "x", stdin=b"".join(b"%d\n" % number for number in range(1, 2051)))
+    at("put", "b", stdin=b'"b1"\n"b2"\n')
+    at("consumer", "set", "a", "c", "--from", "2047")
+    at("consumer", "set", "b", "c", "--from", "1")
+    assert sorted(map(str, tail("a", "b"))) == ["2048", "2049", "2050", "b2"]
+    assert (tail("a", "b"), stands("a"), stands("b")) == ([], 2050, 2)
+
+    at("consumer", "set", "a", "c", "--from", "0")
+    assert tail("a") == list(range(1, 2051))
+    at("put", "a", stdin=b"1\n2\n3\n")
+    at("configure", "a", "cap_records=2")
+    assert (tail("a"), stands("a")) == ([2051, 2, 3], 2053)
+    at("put", "a", "--tag", "x", stdin=b"4\n")
+    assert at("tail", "a", "--consumer", "c", "--no-follow", "--match", "y").text == ""
+    assert (tail("a"), stands("a")) == ([], 2054)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("--consumer", "none"), 1, "topic 'quakes' has no consumer 'none'"),
+        (("--consumer", "c", "--now"), 2, "give one of --from, --since, --consumer, --now and --lines"),
+        (("--consumer", "a/b"), 2, "'a/b' is no consumer's name"),
+    ],
+)
+def test_a_consumer_from_which_nothing_is_followed(
+    at: Call, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    at("put", "quakes", stdin=b"1\n")
+    at("consumer", "set", "quakes", "c")
+    answer = at("tail", "quakes", "--no-follow", *arguments)
+
+    assert says in answer.err
+    assert (answer.code, answer.out) == (code, b"")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import topics
+from tests.support.embedded import wait_until
 from topics.cli.demo.private_server import PrivateServer
 
 Call = Callable[..., Any]
@@ -206,6 +207,32 @@ def tail(spawn: Spawn, server: PrivateServer) -> Iterator[Callable[..., subproce
 def next_line(child: subprocess.Popen[bytes]) -> Any:
     assert child.stdout is not None
     return json.loads(child.stdout.readline())
+
+
+@pytest.mark.rule("O2.5", "O2.10")
+def test_tail_that_is_killed_goes_on_where_its_consumer_stands(tail: Any, server: PrivateServer) -> None:
+    with topics.Client(server.url) as client:
+        topic = client.create("consumed", exist_ok=True)
+        consumer = topic.consumer("c")
+        topic.put_many([{"data": number} for number in range(3)])
+        consumer.seek()
+        child = tail("consumed", "--consumer", "c", "--json")
+        for number in range(3, 6):
+            assert next_line(child)["data"] == number - 3
+            topic.put(number)
+        assert [next_line(child)["data"] for _ in range(3)] == [3, 4, 5]
+        assert wait_until(lambda: consumer.position().from_seq == 6)
+        child.kill()
+        topic.put(6)
+        child = tail("consumed", "--consumer", "c", "--json")
+        assert next_line(child)["data"] == 6
+        assert wait_until(lambda: consumer.position().from_seq == 7)
+
+        client.delete("consumed")
+        client.topic("consumed").put("new")
+        _, err = child.communicate(timeout=20)
+    assert b"topic 'consumed' is of epoch 2: consumer 'c' of epoch 1 is gone" in err
+    assert child.returncode == 1
 
 
 @pytest.mark.rule("O2.5")

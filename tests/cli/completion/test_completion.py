@@ -68,6 +68,7 @@ CASES = [
     ("topics work ", ["jobs"]),
     ("topics consumer show quakes ", ["audit", "billing"]),
     ("topics consumer rm quakes billing ", ["audit"]),
+    ("topics tail quakes --consumer ", ["audit", "billing"]),
     ("topics router rm ", ["copies"]),
     ("topics router ls --source qu", ["quakes", "quick:a"]),
     ("topics schedule show n", ["nightly"]),

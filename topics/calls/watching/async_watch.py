@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import anyio
 
+from topics.calls.consumers import Commit
 from topics.calls.watching.course import Course, Watching
-from topics.calls.watching.cursors import Cursors
+from topics.calls.watching.cursors import Cursors, unless_deleted
 from topics.calls.watching.rules import Start
 from topics.calls.watching.values import WatchValue
 from topics.kernel.errors import TopicsError
@@ -34,8 +35,9 @@ class AsyncWatch(AsyncIterator[WatchValue]):
     one was. At a server that costs a connection.
     """
 
-    def __init__(self, feed: AsyncFeed) -> None:
+    def __init__(self, feed: AsyncFeed, do: Callable[[Commit], Awaitable[object]]) -> None:
         self._feed = feed
+        self._do = do
         self._course = Course(feed.steps)
         self._waiting: anyio.CancelScope | None = None
         self._is_closed = False
@@ -44,6 +46,12 @@ class AsyncWatch(AsyncIterator[WatchValue]):
     def positions(self) -> dict[str, Start]:
         """Where it is: behind what was given last. `store.watch(positions)` goes on there, in any process."""
         return self._feed.cursors.positions()
+
+    async def commit(self) -> None:
+        """As `Watch.commit`."""
+        for commit in self._feed.cursors.commits():
+            with unless_deleted():
+                await self._do(commit)
 
     async def aclose(self) -> None:
         """End it, from any task: whoever waits for the next item is told that there is none."""

@@ -7,24 +7,30 @@ goes on: one on another connection, or in another process.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 import attrs
 
+from topics.calls.consumers import Commit, ConsumerOf
 from topics.calls.page import Page
 from topics.calls.watching.rules import Start
 from topics.calls.watching.values import CaughtUp, Tombstone, TopicDeleted, WatchedRecord, WatchValue
 from topics.codec.log.frame import FrameView
+from topics.kernel.errors import Code, Rejected, invalid
 from topics.log.floors import Gap, Reason
 
 
 @attrs.define(kw_only=True)
 class Cursor:
-    """`seq`: of the last that was given or passed, None while it is to be the head. `behind`: a backlog is under way.
-    `caught_up`: of the last `CaughtUp`.
+    """`seq`: of the last that was given or passed, None until that is known. `behind`: a backlog is under way.
+    `caught_up`: of the last `CaughtUp`. `consumer`: where it was begun; up to `committed` that one has read, as far as
+    is known here.
     """
 
     seq: int | None
     epoch: int | None
+    consumer: str | None = None
+    committed: int | None = None
     head_seq: int = 0
     is_behind: bool = True
     is_deleted: bool = False
@@ -36,7 +42,7 @@ class Cursors:
 
     def __init__(self, starts: Mapping[str, Start]) -> None:
         self._all = {
-            name: Cursor(seq=start.get("from_seq"), epoch=start.get("epoch"))
+            name: Cursor(seq=start.get("from_seq"), epoch=start.get("epoch"), consumer=start.get("consumer"))
             for name, start in starts.items()
         }
 
@@ -59,10 +65,38 @@ class Cursors:
     def begin(self, topic: str, *, from_seq: int, epoch: int | None) -> None:
         """Where it is begun. What the caller has said stands: that it is another topic now, a tombstone tells."""
         cursor = self._all[topic]
-        if cursor.seq is None:
-            cursor.seq = from_seq
         if cursor.epoch is None:
             cursor.epoch = epoch
+        if cursor.seq is None:
+            cursor.seq = from_seq
+            if cursor.epoch == epoch:  # else it is read from the beginning of another instance
+                cursor.committed = from_seq
+
+    # What is said to consumers.
+
+    def commits(self) -> Iterator[Commit]:
+        """What tells each consumer that it has read all that was given. One is carried out before the next is asked.
+
+        Raises:
+            Rejected: no topic was begun at one.
+        """
+        if not any(cursor.consumer for cursor in self._all.values()):
+            raise invalid(
+                "consumer", 'this watch has none: begin it as in watch("orders", consumer="billing")'
+            )
+        for name in self.names:
+            seq = self._all[name].seq
+            if seq is not None:
+                yield from self.commits_ahead(name, seq)
+
+    def commits_ahead(self, topic: str, seq: int) -> Iterator[Commit]:
+        """What tells the consumer of this topic, if it has one, that it has read up to there, unless it was told so."""
+        cursor = self._live(topic)
+        if cursor is None or cursor.consumer is None:
+            return
+        if cursor.committed is None or seq > cursor.committed:
+            yield Commit(ConsumerOf(topic_name=topic, name=cursor.consumer), seq, cursor.epoch)
+            cursor.committed = seq  # who asks for the next has carried it out
 
     # What comes. Of a topic that is not watched, or not any more, nothing.
 
@@ -87,7 +121,7 @@ class Cursors:
             return
         cursor.head_seq = gap.head_seq
         if gap.reason is Reason.RECREATED:  # what follows is read from the beginning
-            cursor.seq, cursor.epoch, cursor.caught_up = 0, epoch, None
+            cursor.seq, cursor.epoch, cursor.caught_up, cursor.committed = 0, epoch, None, None
         elif gap.gap_to > (cursor.seq or 0):
             cursor.seq = gap.gap_to
         else:
@@ -127,10 +161,20 @@ class Cursors:
         return None if cursor is None or cursor.is_deleted else cursor
 
 
+@contextmanager
+def unless_deleted() -> Iterator[None]:
+    """A topic that is not there any more is no failure: the watch tells it."""
+    try:
+        yield
+    except Rejected as refused:
+        if refused.code is not Code.TOPIC_NOT_FOUND:
+            raise
+
+
 def _start(cursor: Cursor) -> Start:
-    if cursor.seq is None:
-        return {"tail": True}
-    start: Start = {"from_seq": cursor.seq}
+    start: Start = {"tail": True} if cursor.seq is None else {"from_seq": cursor.seq}
+    if cursor.seq is None and cursor.consumer is not None:
+        start = {"consumer": cursor.consumer}
     if cursor.epoch is not None:
         start["epoch"] = cursor.epoch
     return start

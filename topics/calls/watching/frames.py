@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -22,6 +22,14 @@ class _Records(msgspec.Struct):
     to_seq: int
     head_seq: int
 
+    @property
+    def up_to(self) -> int:
+        return self.to_seq
+
+    def values(self, cursors: Cursors) -> Iterator[WatchValue]:
+        views = map(view_of, self.records)
+        return cursors.records(self.topic, views, to_seq=self.to_seq, head_seq=self.head_seq)
+
 
 class _Tombstone(msgspec.Struct):
     topic: str
@@ -33,7 +41,14 @@ class _Tombstone(msgspec.Struct):
     cause: str | None = None
     epoch: int | None = None
 
-    def gap(self) -> Gap:
+    @property
+    def up_to(self) -> int:
+        return self.gap_to
+
+    def values(self, cursors: Cursors) -> Iterator[WatchValue]:
+        return cursors.tombstone(self.topic, self._gap(), self.epoch)
+
+    def _gap(self) -> Gap:
         reason = self.cause if self.reason == TOO_OLD and self.cause is not None else self.reason
         return Gap(
             gap_from=self.gap_from, gap_to=self.gap_to, reason=Reason(reason), earliest_seq=self.earliest_seq,
@@ -45,11 +60,19 @@ class _CaughtUp(msgspec.Struct):
     topic: str
     head_seq: int
     durable_seq: int
+    up_to: ClassVar[int] = 0
+
+    def values(self, cursors: Cursors) -> Iterator[WatchValue]:
+        return cursors.caught_up(self.topic, head_seq=self.head_seq, durable_seq=self.durable_seq)
 
 
 class _Deleted(msgspec.Struct):
     topic: str
     head_seq: int
+    up_to: ClassVar[int] = 0
+
+    def values(self, cursors: Cursors) -> Iterator[WatchValue]:
+        return cursors.deleted(self.topic, self.head_seq)
 
 
 class Said(msgspec.Struct):
@@ -75,31 +98,34 @@ class SessionBegun(msgspec.Struct):
     topics: dict[str, _Begun]
 
 
-_records: Final = msgspec.json.Decoder(_Records).decode
-_tombstone: Final = msgspec.json.Decoder(_Tombstone).decode
-_caught_up: Final = msgspec.json.Decoder(_CaughtUp).decode
-_deleted: Final = msgspec.json.Decoder(_Deleted).decode
+class Brought(Protocol):
+    """What an event says of its topic. `up_to`: behind its values, all up to there is passed."""
+
+    topic: str
+
+    @property
+    def up_to(self) -> int: ...
+
+    def values(self, cursors: Cursors) -> Iterator[WatchValue]:
+        """As the cursors move over it. What was given before is left out."""
+        ...
+
+
+_DECODERS: Final[Mapping[str, Callable[[bytes], Brought]]] = {
+    "record": msgspec.json.Decoder(_Records).decode,
+    "tombstone": msgspec.json.Decoder(_Tombstone).decode,
+    "caught-up": msgspec.json.Decoder(_CaughtUp).decode,
+    "topic-deleted": msgspec.json.Decoder(_Deleted).decode,
+}
 read_said: Final = msgspec.json.Decoder(Said).decode
 read_session: Final = msgspec.json.Decoder(SessionBegun).decode
 
 
-def values_of(event: Event, cursors: Cursors) -> Iterator[WatchValue]:
-    """What it brings, as the cursors move over it. Nothing if it is of a kind that nobody here knows.
+def read_event(event: Event) -> Brought | None:
+    """None if it is of a kind that nobody here knows.
 
     Raises:
         one of `MALFORMED`: it is not of its form.
     """
-    match event.name:
-        case "record":
-            found = _records(event.data)
-            views = map(view_of, found.records)
-            yield from cursors.records(found.topic, views, to_seq=found.to_seq, head_seq=found.head_seq)
-        case "tombstone":
-            lost = _tombstone(event.data)
-            yield from cursors.tombstone(lost.topic, lost.gap(), lost.epoch)
-        case "caught-up":
-            here = _caught_up(event.data)
-            yield from cursors.caught_up(here.topic, head_seq=here.head_seq, durable_seq=here.durable_seq)
-        case "topic-deleted":
-            gone = _deleted(event.data)
-            yield from cursors.deleted(gone.topic, gone.head_seq)
+    decode = _DECODERS.get(event.name)
+    return None if decode is None else decode(event.data)

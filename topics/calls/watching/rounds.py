@@ -9,6 +9,7 @@ from __future__ import annotations
 import attrs
 import msgspec
 
+from topics.calls.consumers import ConsumerOf, Position
 from topics.calls.messages import NO_DATA
 from topics.calls.page import Page, Record
 from topics.calls.records import Read
@@ -38,14 +39,21 @@ class Rounds:
     def steps(self) -> Watching:
         cursors = self._cursors
         for name in cursors.names:
-            state = yield State(name, touch=False)
-            cursors.begin(name, from_seq=state.head_seq, epoch=state.epoch)
+            consumer = cursors[name].consumer
+            if consumer is None:
+                state = yield State(name, touch=False)
+                cursors.begin(name, from_seq=state.head_seq, epoch=state.epoch)
+            else:
+                at = yield Position(ConsumerOf(topic_name=name, name=consumer))
+                cursors.begin(name, from_seq=at.from_seq, epoch=at.epoch)
         yield Begun()
         while cursors.names:
             has_more = False
             for name in cursors.names:
                 try:
                     page: Page = yield self._read(name)
+                    if self._asked.auto_commit:
+                        yield from cursors.commits_ahead(name, page.next_from_seq)
                 except Rejected as refused:
                     if refused.code is not Code.TOPIC_NOT_FOUND:
                         raise

@@ -8,8 +8,8 @@ that had come is given, so whoever is slow holds up his connection and nothing e
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, Final
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import attrs
@@ -17,15 +17,18 @@ import attrs
 from topics.calls.messages import MALFORMED
 from topics.calls.patience import Absence, pause_s
 from topics.calls.retry import Line, Request, Sleep
-from topics.calls.trouble import not_topics, told
+from topics.calls.trouble import Unreachable, not_topics, told
 from topics.calls.watching.course import Begun, Watching
 from topics.calls.watching.cursors import Cursors
-from topics.calls.watching.events import Event, EventParser
-from topics.calls.watching.frames import Said, read_said, read_session, values_of
+from topics.calls.watching.events import EventParser
+from topics.calls.watching.frames import Brought, Said, read_event, read_said, read_session
 from topics.calls.watching.rules import Asked
 from topics.calls.watching.values import CaughtUp, WatchValue
 from topics.kernel.errors import Code, Rejected, TopicsError
 from topics.kernel.limits import DECOMPRESSED_MAX
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 PATH: Final = "/v0/watch"
 SILENT_S: Final = 35.0  # a server breaks its silence every 15 s
@@ -112,21 +115,47 @@ class Session:
         """What it said before it ended."""
         parser, end = EventParser(EVENT_BYTES_MAX), Said("")
         while self._cursors.names and (data := (yield Receive())):
-            try:
-                for event in parser.feed(data):
-                    if event.name == "error":
-                        end = self._said(event) or end
-                    for value in values_of(event, self._cursors):
-                        self._brought(value)
-                        yield value
-                    self._last_id = event.id
-            except MALFORMED as error:
-                raise not_topics(self._line.url, f"an event is not of its form: {error}") from error
+            for event in self._read(parser.feed, data):
+                if event.name == "error":
+                    end = self._ends(self._read(read_said, event.data)) or end
+                brought = self._read(read_event, event)
+                if brought is not None:
+                    yield from self._commit(brought)
+                    yield from self._values(brought)
+                self._last_id = event.id
         return end
 
-    def _said(self, event: Event) -> Said | None:
+    def _commit(self, brought: Brought) -> Watching:
+        """What is brought counts as read before it is given, if that is asked for."""
+        if not self._asked.auto_commit:
+            return
+        try:
+            for commit in self._cursors.commits_ahead(brought.topic, brought.up_to):
+                yield from commit.exchange(self._line)
+        except Rejected as refused:
+            if refused.code is not Code.TOPIC_NOT_FOUND:
+                raise
+            yield from self._cursors.deleted(brought.topic)
+
+    def _values(self, brought: Brought) -> Watching:
+        try:
+            for value in brought.values(self._cursors):
+                self._brought(value)
+                yield value
+        except MALFORMED as error:
+            raise self._malformed(error) from error
+
+    def _read(self, read: Callable[[T], R], text: T) -> R:
+        try:
+            return read(text)
+        except MALFORMED as error:
+            raise self._malformed(error) from error
+
+    def _malformed(self, error: Exception) -> Unreachable:
+        return not_topics(self._line.url, f"an event is not of its form: {error}")
+
+    def _ends(self, said: Said) -> Said | None:
         """What ends the stream, as one may hear. Raises what ends the watch."""
-        said = read_said(event.data)
         if said.reason == _ADVICE:
             return None
         if said.topics:  # one of them is damaged, and nothing more comes of it

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from topics.calls.consumers import Commit
 from topics.calls.watching.course import Course, Watching
-from topics.calls.watching.cursors import Cursors
+from topics.calls.watching.cursors import Cursors, unless_deleted
 from topics.calls.watching.rules import Start
 from topics.calls.watching.values import WatchValue
 from topics.kernel.errors import TopicsError
@@ -42,8 +43,9 @@ class Watch(Iterator[WatchValue]):
     A block begins it and closes it; without one the first item begins it, and it is closed with its store.
     """
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, do: Callable[[Commit], object]) -> None:
         self._feed = feed
+        self._do = do
         self._course = Course(feed.steps)
         self._turn = threading.Lock()
         self._is_closed = False
@@ -52,6 +54,19 @@ class Watch(Iterator[WatchValue]):
     def positions(self) -> dict[str, Start]:
         """Where it is: behind what was given last. `store.watch(positions)` goes on there, in any process."""
         return self._feed.cursors.positions()
+
+    def commit(self) -> None:
+        """Have the consumers of its topics stand where it is: behind what was given last, which so is done. Of a topic
+        that was deleted there is nothing to commit.
+
+        Raises:
+            Rejected: consumer_not_found, if it was deleted, or its topic was created again; invalid_request, if no
+                topic was begun at a consumer; disk_low, storage_read_only.
+            Fatal: the write or sync failed; where they stand is known after the next opening.
+        """
+        for commit in self._feed.cursors.commits():
+            with unless_deleted():
+                self._do(commit)
 
     def close(self) -> None:
         """End it, from any thread: whoever waits for the next item is told that there is none."""

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from topics.cli.completion.types import TOPIC
+from topics.cli.completion.types import CONSUMER, TOPIC
 from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import parse_duration_ms, parse_moment
 from topics.cli.io.terminal import TerminalStyle
+from topics.cli.target.consumed import Consumed
 
 if TYPE_CHECKING:
     from topics.calls.blocking import Topic, TopicStore
@@ -119,6 +120,11 @@ def get(
     type=click.IntRange(0),
     help=f"The last so many seqs of each topic (default {TAIL_DEFAULT}).",
 )
+@click.option(
+    "--consumer",
+    type=CONSUMER,
+    help="What this durable consumer has not read. What is printed it has read.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Wait for more, which is done anyway.")
 @click.option("--no-follow", is_flag=True, help="Print up to the head, and end.")
 @match_option
@@ -128,15 +134,19 @@ def get(
 @pass_invocation
 def tail(
     invocation: Invocation, topics: tuple[str, ...], now: bool, lines: int | None, follow: bool, no_follow: bool,
-    full: bool, as_json: bool, from_seq: int | None, since: str | None, match: str | None,
+    full: bool, as_json: bool, from_seq: int | None, since: str | None, consumer: str | None, match: str | None,
 ) -> None:  # fmt: skip
     """Print the latest records of topics, by time, with a line wherever records were lost.
 
     Then it waits for more, until Ctrl-C. A directory has one owner at a time: as long as this command follows one,
     nobody else can write to it, so follow a server (--url), or say --no-follow.
+
+    With --consumer it goes on where the last one ended, however that was: nothing is left out, and what was printed
+    last may come again. `topics consumer set` makes one.
     """
-    if sum((from_seq is not None, since is not None, now, lines is not None)) > 1:
-        raise Failed("give one of --from, --since, --now and --lines", code=USAGE)
+    is_placed = from_seq is not None or since is not None or consumer is not None
+    if sum((from_seq is not None, since is not None, consumer is not None, now, lines is not None)) > 1:
+        raise Failed("give one of --from, --since, --consumer, --now and --lines", code=USAGE)
     if follow and no_follow:
         raise Failed("give --follow or --no-follow, not both", code=USAGE)
     start = attrs.evolve(read_choice(from_seq=from_seq, since=since), match=parse_match(match))
@@ -144,18 +154,32 @@ def tail(
     printer = _Printer(names, as_json=as_json, is_full=full)
     with invocation.reading() as store:
         last = TAIL_DEFAULT if lines is None else lines
-        is_placed = from_seq is not None or since is not None
+        handles = list(map(store.topic, names))
+        consumed = Consumed(handles, consumer)
         streams = [
-            _TopicItems(store, store.topic(name), start, last=None if is_placed else last) for name in names
+            _TopicItems(store, topic, _placed(start, consumed, topic.name), last=None if is_placed else last)
+            for topic in handles
         ]
         if not now:
             for _, name, item in heapq.merge(*streams, key=lambda timed: timed[0]):
                 printer.write(name, [item])
+                consumed.printed(name, item)
+            for stream in streams:
+                consumed.passed(stream.topic.name, stream.position["from_seq"])
+            consumed.commit()
         if not no_follow:
-            _follow(streams, printer, match=start.match, store=store)
+            _follow(streams, printer, consumed, match=start.match, store=store)
 
 
-def _follow(streams: list[_TopicItems], printer: _Printer, *, match: Any, store: TopicStore) -> None:
+def _placed(reading: ReadChoice, consumed: Consumed, topic: str) -> ReadChoice:
+    """From where its consumer stands, if it has one."""
+    at = consumed.positions.get(topic)
+    return reading if at is None else attrs.evolve(reading, from_seq=at.from_seq, epoch=at.epoch)
+
+
+def _follow(
+    streams: list[_TopicItems], printer: _Printer, consumed: Consumed, *, match: Any, store: TopicStore
+) -> None:
     from topics.cli.target.following import Tail
     from topics.embed.store import Store
 
@@ -170,8 +194,9 @@ def _follow(streams: list[_TopicItems], printer: _Printer, *, match: Any, store:
     follower = Tail(store, {stream.topic.name: stream.position for stream in streams}, match=match)
     for item in follower:
         printer.write(item.topic, [item])
+        consumed.printed(item.topic, item)
         if not follower.is_behind:
-            sys.stdout.flush()
+            consumed.commit()
 
 
 def read_choice(*, from_seq: int | None, since: str | None, from_ts: str | None = None) -> ReadChoice:

@@ -81,7 +81,10 @@ def _queues(store: TopicStore, begin: str, _: click.Context) -> Iterable[str]:
 
 
 def _consumers(store: TopicStore, _: str, ctx: click.Context) -> Iterable[str]:
-    return (state.consumer for state in store.topic(ctx.params["topic"]).consumers())
+    if "topic" in ctx.params:
+        return (state.consumer for state in store.topic(ctx.params["topic"]).consumers())
+    # Of an option that has no value yet click has not come to the arguments, so its topics are any.
+    return sorted({state.consumer for row in store.list() for state in store.topic(row.topic).consumers()})
 
 
 def _routers(store: TopicStore, begin: str, _: click.Context) -> Iterable[str]:
