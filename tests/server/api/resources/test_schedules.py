@@ -27,6 +27,17 @@ async def test_an_empty_text_is_no_default(field):
         assert (await said(site, "PUT", S, {**EVERY, "timezone": None, "catch_up": None}))[0] == 201
 
 
+@pytest.mark.parametrize("topic", ["t", "missing"])
+async def test_a_cron_that_cannot_be_is_told_before_a_topic_that_is_not_there(topic):
+    async with open_site() as site:
+        await ask(site, "PUT", "/v0/topics/t")
+        for when in ({"cron": "0 25 * * *"}, {"cron": "0 0 30 2 *"}, {"cron": "@daily"}):
+            answer = await said(site, "PUT", S, {"topic": topic, "record": {"data": 1}} | when)
+
+            assert code(answer) == (400, "invalid_request")
+            assert answer[1]["error"]["detail"]["field"] == "cron"
+
+
 async def test_its_name_is_called_one_of_a_schedule():
     async with open_site() as site:
         status, told = await said(site, "GET", "/v0/schedules/a%20b")
