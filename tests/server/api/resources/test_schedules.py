@@ -38,6 +38,20 @@ async def test_a_cron_that_cannot_be_is_told_before_a_topic_that_is_not_there(to
             assert answer[1]["error"]["detail"]["field"] == "cron"
 
 
+@pytest.mark.parametrize("path", [S, "/v0/routers/r"])
+async def test_a_field_that_a_definition_has_not_is_named(path):
+    async with open_site() as site:
+        _, told = await said(
+            site, "PUT", path, {"topic": "t", "source": "t", "zone": "Mars"} | {"x" * 200: 1}
+        )
+        unknown = "source" if path == S else "topic"
+
+        assert told["error"]["message"] == f"{unknown}: unknown field"
+        assert told["error"]["detail"]["field"] == unknown
+        _, told = await said(site, "PUT", path, {"x" * 200: 1})
+        assert told["error"]["detail"]["field"] == "x" * 128
+
+
 async def test_its_name_is_called_one_of_a_schedule():
     async with open_site() as site:
         status, told = await said(site, "GET", "/v0/schedules/a%20b")
