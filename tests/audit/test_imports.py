@@ -1,4 +1,4 @@
-"""Who only reads imports nobody who writes: neither the log's writers nor checkpoints, and no store."""
+"""Who only reads imports nobody who writes: no writer of the log, no checkpoints, no store. A client has no files."""
 
 from __future__ import annotations
 
@@ -63,3 +63,12 @@ def test_neither_does_what_looks_at_one_as_a_store():
 
 def test_who_writes_is_called_so_still():
     assert [name for name in WRITERS if find_spec(name) is None] == []
+
+
+def test_a_client_of_a_server_imports_nothing_that_has_files():
+    code = "import sys, topics; topics.Client, topics.AsyncClient; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = set(done.stdout.split())
+
+    assert "topics.client.async_client" in imported
+    assert not {name for name in imported if name.startswith(("topics.host", "topics.store", "topics.embed"))}

@@ -32,7 +32,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("demo.command", "The guided tour, with a crash and its proof."),
     "put": ("commands.write", "Append JSON lines, text or CSV to a topic."),
     "get": ("commands.read", "Print the records of a topic, by seq, time, tag."),
-    "tail": ("commands.read", "Print the latest records of topics, and follow them at a server."),
+    "tail": ("commands.read", "Print the latest records of topics, and follow them."),
     "ls": ("commands.manage", "List the topics."),
     "state": ("commands.manage", "Show a topic: head, floors, counts, config."),
     "create": ("commands.manage", "Create a topic with its config."),

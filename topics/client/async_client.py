@@ -29,7 +29,6 @@ from topics.client.key import read_api_key
 from topics.client.pushes import Pushes
 from topics.client.websocket import Way
 from topics.codec.manifest import Written
-from topics.host.backup.unpacking import receive_backup
 from topics.kernel.checks import whole_number
 from topics.kernel.errors import invalid
 from topics.kernel.limits import Limits
@@ -98,6 +97,10 @@ class AsyncClient(AsyncTopicStore):
         with_cold: bool = False,
         tell: Callable[[int, int], None] | None = None,
     ) -> Written:
+        from topics.host.backup.unpacking import (
+            receive_backup,
+        )  # it checks a store, and who asks a server needs none
+
         async def take(pieces: AsyncIterator[bytes], size: int | None) -> Written:
             done = 0
 

@@ -21,7 +21,6 @@ from topics.client.key import check_key, read_api_key
 from topics.client.session_feed import SessionFeed
 from topics.client.transport import Transport
 from topics.codec.manifest import Written
-from topics.host.backup.unpacking import receive_backup
 from topics.kernel.checks import flag
 from topics.kernel.limits import Limits
 
@@ -125,6 +124,10 @@ class Client(TopicStore):
         with_cold: bool = False,
         tell: Callable[[int, int], None] | None = None,
     ) -> Written:
+        from topics.host.backup.unpacking import (
+            receive_backup,
+        )  # it checks a store, and who asks a server needs none
+
         def take(pieces: Iterator[bytes], size: int | None) -> Written:
             return receive_backup(
                 pieces, dest, lambda done: None if tell is None else tell(done, size or done)

@@ -60,6 +60,7 @@ from topics.engine.routers.catching_up import propose_catch_up
 from topics.engine.routers.definitions import propose_delete_router, propose_put_router
 from topics.engine.routers.late import propose_bring_over
 from topics.engine.schedules.definitions import (
+    check_put_schedule,
     delete_absent_schedule,
     propose_delete_schedule,
     propose_put_schedule,
@@ -113,7 +114,7 @@ _OF_TOPICS: Final[Mapping[type, Handler]] = {
     PutConsumer: Handler(propose_put_consumer, check=check_consumer),
     CommitConsumer: Handler(propose_commit_consumer, check=check_consumer),
     DeleteConsumer: Handler(propose_delete_consumer, check=check_consumer),
-    PutSchedule: Handler(propose_put_schedule),
+    PutSchedule: Handler(propose_put_schedule, check=check_put_schedule),
     DeleteSchedule: Handler(propose_delete_schedule, delete_absent_schedule),
 }
 _OF_ROUTERS: Final[Mapping[type, Callable[[EngineState, Ticket, int], None]]] = {

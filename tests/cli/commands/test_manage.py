@@ -117,6 +117,8 @@ def test_rm_asks_and_takes_all_or_none(call: Call) -> None:
             2,
             "config.dead_letter: must name another topic: 'u' is this topic itself",
         ),
+        (("get", "t", "--from", "x"), 2, "'--from': 'x' is not a whole number (see topics get --help)"),
+        (("get", "t", "--since", "5"), 2, "--since: '5' is not a number with ms, s, m, h, d or w, as in 5m"),
         (("configure", "u", "ttl_ms=1"), 1, "topic 'u' does not exist"),
         (("delete", "t"), 2, "say which records"),
         (("state", "u"), 1, "topic 'u' does not exist"),

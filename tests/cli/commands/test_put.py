@@ -32,6 +32,7 @@ def test_json_lines_are_stored_byte_for_byte(call: Call) -> None:
     assert "3 records stored (seqs 1\u20133)" in answer.text
     page = call("get", "t", "--page").out
     assert all(b'"data":%b}' % line in page for line in lines)
+    assert "1 record stored (seq 4), 2 B" in call("put", "t", stdin=b"4\n").text
 
 
 @pytest.mark.rule("O2.4")

@@ -80,6 +80,8 @@ def test_jobs_are_done_by_hand_in_calls_of_their_own(at: Call) -> None:
     assert (extended["extended"], extended["skipped"]) == ([2], [])
     assert extended["deadline"] > jobs[0]["deadline"]
     assert " until 2" in at("queue", "extend", "q", "2", "--lease", "1h").text
+    assert at("queue", "nack", "q", "2", "--delay", "0").text == "q: 1 job nacked\n"
+    assert at("queue", "claim", "q").text.split()[0] == "2"
     nacked = at("queue", "nack", "q", "2", "3", "--delay", "1h", "--reason", "no paper")
     assert (nacked.code, nacked.text) == (0, "q: 2 jobs nacked\n")
     delayed = at("queue", "peek", "q", "--state", "delayed", "--json").lines

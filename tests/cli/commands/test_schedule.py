@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.cli.conftest import Call
@@ -57,3 +59,11 @@ def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
         assert answer.code != 0
         assert said in answer.err
     assert at("schedule", "put", "s", "--topic", "missing", "--every", "1h").code == 1
+
+
+def test_no_directory_is_made_for_a_schedule_whose_topic_cannot_be_there(call: Call, tmp_path: Path) -> None:
+    answer = call("schedule", "put", "s", "--topic", "t", "--every", "1h", "--data", str(tmp_path / "none"))
+
+    assert answer.code == 1
+    assert "does not exist" in answer.err
+    assert not (tmp_path / "none").exists()

@@ -74,7 +74,7 @@ def put(
     """
     import topics
 
-    with invocation.writing() as store:
+    with invocation.reading() as store:  # its topic is there before, so no directory is made for it
         made = store.put_schedule(
             name, topic, topics.Raw(record.encode()), cron=cron, timezone=timezone,
             every_ms=None if every is None else asked_ms("--every", every),

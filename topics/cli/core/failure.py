@@ -126,6 +126,9 @@ def code_of(error: TopicsError) -> int:
 
 def _usage(error: click.UsageError) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
+    message = message.replace(
+        "a valid integer range", "a whole number"
+    )  # click's word for what it is bounded by
     path = error.ctx.command_path if error.ctx is not None else "topics"
     return f"{message} (see {path} --help)"
 

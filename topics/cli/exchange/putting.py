@@ -248,7 +248,8 @@ def _failure(putting: Putting, error: BaseException | None) -> BaseException | N
 def _seqs(putting: Putting) -> str:
     if putting.last is None or putting.first_seq is None:
         return ""
-    return f" (seqs {putting.first_seq}\u2013{putting.last.last_seq})"
+    first, last = putting.first_seq, putting.last.last_seq
+    return f" (seq {first})" if first == last else f" (seqs {first}\u2013{last})"
 
 
 def _print_summary(putting: Putting) -> None:

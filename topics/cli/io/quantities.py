@@ -23,8 +23,8 @@ MOMENT_FORM: Final = (
 
 
 def parse_duration_ms(text: str) -> int:
-    """Raises ValueError, saying the form."""
-    return _amount(text, DURATIONS_MS, DURATION_FORM)
+    """`5m`, and `0`, which needs no unit. Raises ValueError, saying the form."""
+    return 0 if text.strip() == "0" else _amount(text, DURATIONS_MS, DURATION_FORM)
 
 
 def parse_size(text: str) -> int:

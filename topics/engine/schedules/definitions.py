@@ -69,6 +69,14 @@ def definition_of(
     )  # fmt: skip
 
 
+def check_put_schedule(state: EngineState, _lane: Lane | None, ticket: Ticket) -> None:
+    """What no topic can have: a schedule without an instant."""
+    assert isinstance(ticket.command, PutSchedule)
+    definition = ticket.command.schedule
+    if Instants(state.calendar, definition).first(0) is None:
+        raise invalid("cron", f"{definition.cron!r} never comes")
+
+
 def propose_put_schedule(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
     """Put a schedule into a topic that stands, once nothing of that is in flight."""
     command, topic = ticket.command, lane.topic
@@ -97,8 +105,6 @@ def propose_put_schedule(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
     limit = state.limits.schedules
     if before is None and limit and len(state.catalog.schedules) + len(state.putting) >= limit:
         raise Rejected(Code.THROTTLED, f"the store has its {limit} schedules", limit="schedules", max=limit)
-    if Instants(state.calendar, definition).first(now_ms) is None:
-        raise invalid("cron", f"{definition.cron!r} never comes")
     state.check_writable(0, lane)
     if before is None:
         definition = msgspec.structs.replace(definition, id=state.next_topic_id)

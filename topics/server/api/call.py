@@ -100,7 +100,7 @@ class HandlerCall:
         if value is None:
             return default
         if not value.isdigit():
-            raise invalid(name, f"must be a whole number, not {_shown(value)}")
+            raise invalid(name, f"must be a whole number from 0, not {_shown(value)}")
         digits = value.lstrip(b"0")
         return min(int(digits or b"0"), most) or default if len(digits) < 20 else most
 

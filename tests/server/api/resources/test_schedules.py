@@ -27,6 +27,31 @@ async def test_an_empty_text_is_no_default(field):
         assert (await said(site, "PUT", S, {**EVERY, "timezone": None, "catch_up": None}))[0] == 201
 
 
+@pytest.mark.parametrize("topic", ["t", "missing"])
+async def test_a_cron_that_cannot_be_is_told_before_a_topic_that_is_not_there(topic):
+    async with open_site() as site:
+        await ask(site, "PUT", "/v0/topics/t")
+        for when in ({"cron": "0 25 * * *"}, {"cron": "0 0 30 2 *"}, {"cron": "@daily"}):
+            answer = await said(site, "PUT", S, {"topic": topic, "record": {"data": 1}} | when)
+
+            assert code(answer) == (400, "invalid_request")
+            assert answer[1]["error"]["detail"]["field"] == "cron"
+
+
+@pytest.mark.parametrize("path", [S, "/v0/routers/r"])
+async def test_a_field_that_a_definition_has_not_is_named(path):
+    async with open_site() as site:
+        _, told = await said(
+            site, "PUT", path, {"topic": "t", "source": "t", "zone": "Mars"} | {"x" * 200: 1}
+        )
+        unknown = "source" if path == S else "topic"
+
+        assert told["error"]["message"] == f"{unknown}: unknown field"
+        assert told["error"]["detail"]["field"] == unknown
+        _, told = await said(site, "PUT", path, {"x" * 200: 1})
+        assert told["error"]["detail"]["field"] == "x" * 128
+
+
 async def test_its_name_is_called_one_of_a_schedule():
     async with open_site() as site:
         status, told = await said(site, "GET", "/v0/schedules/a%20b")

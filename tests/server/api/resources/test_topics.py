@@ -234,9 +234,10 @@ async def test_a_bad_cursor_or_number_is_refused(query):
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("page_size=x", "page_size: must be a whole number, not 'x'"),
+        ("page_size=x", "page_size: must be a whole number from 0, not 'x'"),
+        ("page_size=-1", "page_size: must be a whole number from 0, not '-1'"),
         ("touch=maybe", "touch: must be true or false, not 'maybe'"),
-        ("page_size=%ff", "page_size: must be a whole number, not '\ufffd'"),
+        ("page_size=%ff", "page_size: must be a whole number from 0, not '\ufffd'"),
     ],
 )
 async def test_what_a_query_may_not_say_is_told_as_it_was_written(query, message):

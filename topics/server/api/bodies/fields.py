@@ -42,6 +42,7 @@ _WORDS: Final = {
 _TYPES: Final = {"array": "list", "object": "dict", "null": "NoneType"}  # as the embedded store says it
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_UNKNOWN_WORDS: Final = "unknown field"
 
 
 def decode_form(
@@ -80,6 +81,9 @@ def refusal_of(error: msgspec.DecodeError | UnicodeDecodeError, text: bytes, *, 
     except Rejected as refused:
         return refused
     name, what = what_is_wrong(str(error))
+    unknown = _UNKNOWN.fullmatch(what)
+    if unknown is not None:
+        return invalid(f"{name}.{unknown[1][:IGNORED_CHARS_MAX]}".lstrip("."), _UNKNOWN_WORDS)
     return invalid(_INDEX.sub("", name) or field, _in_words(what))
 
 
@@ -185,10 +189,10 @@ class ClosedForm:
         try:
             form = decode_form(self._decoder, text, field=field)
         except Rejected as refused:
-            unknown = _UNKNOWN.search(refused.message)
-            if unknown is None:
+            unknown = refused.message.removesuffix(f": {_UNKNOWN_WORDS}")
+            if unknown == refused.message:
                 raise
-            return {unknown[1]: None}
+            return {unknown: None}
         values = zip(self._names, self._values(form), strict=True)
         return {name: plain_value(name, raw) for name, raw in values if raw is not ABSENT}
 
