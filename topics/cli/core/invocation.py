@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -177,3 +177,15 @@ def _names(option: click.Parameter) -> set[str]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="For machines: JSON, one value a line.")
+
+
+def format_option(formats: Sequence[str], help_text: str) -> Callable[[F], F]:
+    """`--format csv`, and `--csv` for it where that means nothing else."""
+
+    def decorated(command: F) -> F:
+        for form in formats:
+            if form != "json":
+                command = click.option(f"--{form}", "form", flag_value=form, hidden=True)(command)
+        return click.option("--format", "form", type=click.Choice(formats), help=help_text)(command)
+
+    return decorated
