@@ -43,6 +43,7 @@ ROUNDS = {
     "segment_columns": 60_000,
     "snapshot": 60_000,
     "ledgerq_segment": 10_000,
+    "kafka_json": 10_000,
     "inspect_files": 6_000,
     "weaver_message": 60_000,
     "weaver_settled": 8_000,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from topics.calls.blocking import Consumer, Job, Queue, Topic
     from topics.calls.definitions.routers import Router
     from topics.calls.definitions.schedules import Schedule
-    from topics.calls.messages import Pressure, TopicSummary
+    from topics.calls.messages import KeySummary, Pressure, TopicSummary
     from topics.calls.page import Page, Record
     from topics.calls.patience import Patience
     from topics.calls.producing.async_producer import AsyncProducer, AsyncReceipt
@@ -89,6 +89,7 @@ _WHERE = {
     "Gap": "topics.log.floors",
     "Job": "topics.calls.blocking",
     "JobsSettled": "topics.engine.replies",
+    "KeySummary": "topics.calls.messages",
     "Limits": "topics.kernel.limits",
     "Page": "topics.calls.page",
     "Patience": "topics.calls.patience",
@@ -131,8 +132,8 @@ __all__ = [
     "Account", "Appended", "AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncQueue",
     "AsyncReceipt", "AsyncStore", "AsyncTopic", "AsyncWatch", "AsyncWorker", "CannotOpen", "CaughtUp", "Client",
     "CompactionResult", "Consumer", "ConsumerCommitted", "ConsumerPut", "ConsumerState", "Corrupt", "Fatal",
-    "Gap", "Job", "JobsSettled", "Limits", "Page", "Patience", "PeekedJob", "Pressure", "Producer", "Queue",
-    "QueueState", "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Router", "Schedule", "Store",
+    "Gap", "Job", "JobsSettled", "KeySummary", "Limits", "Page", "Patience", "PeekedJob", "Pressure", "Producer",
+    "Queue", "QueueState", "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Router", "Schedule", "Store",
     "StoreOptions", "StoreStats", "Tombstone", "Topic", "TopicConfig", "TopicDeleted", "TopicState", "TopicSummary",
     "TopicsError", "Unreachable", "Watch", "WatchedRecord", "Why", "WhyRange", "Worker", "__version__", "open",
     "open_trio",

@@ -29,7 +29,7 @@ PAGES = {
     "watching": ("Watching", "Watch AsyncWatch WatchedRecord Tombstone CaughtUp TopicDeleted"),
     "producers": ("Producers", "Producer Receipt AsyncProducer AsyncReceipt"),
     "definitions": ("Schedules and routers", "Schedule Router"),
-    "asking": ("Asking a server", "Why WhyRange Pressure"),
+    "asking": ("Asking a server", "Why WhyRange Pressure KeySummary"),
     "errors": ("Errors", "TopicsError Rejected CannotOpen Corrupt Fatal Unreachable"),
 }
 ELSEWHERE = frozenset(("Raw",))  # is msgspec's; `Topic.put_many` says what it is for

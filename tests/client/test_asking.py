@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pathlib
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ import msgspec
 import pytest
 
 import topics
+from tests.crash.serving import Served
 from tests.support.awaited import Awaited, awaited
 from topics.cli.demo.private_server import PrivateServer
 
@@ -89,3 +92,36 @@ def test_fields_that_only_a_newer_server_tells_are_left_out(client: topics.Clien
     told["newer"] = told["now"]["newer"] = 1
 
     assert msgspec.json.decode(json.dumps(told), type=topics.Why) == client.why(name, 2)
+
+
+@pytest.mark.rule("O4.5")
+@pytest.mark.parametrize("loop", ["", "trio"])
+def test_each_client_lists_the_keys_of_its_server(tmp_path: pathlib.Path, loop: str) -> None:
+    """By their names, and with what they do; never a key."""
+
+    def check(client: Any) -> None:
+        mine, other = client.keys()
+
+        assert (mine.scopes, mine.prefixes, mine.asks, mine.requests) == (
+            ("read", "write", "delete", "admin"), (), True, 1,
+        )  # fmt: skip
+        assert (other.scopes, other.asks, other.used_ts, other.watches) == (("read",), False, None, 0)
+        assert "very-secret" not in repr((mine, other))
+
+    (tmp_path / "key").write_text("very-secret")
+    server = Served(tmp_path / "data", TOPICS_API_KEYS="very-secret,very-secret-2:read")
+    url = f"http://127.0.0.1:{server.port}"
+    try:
+        if loop:
+            with awaited(topics.AsyncClient(url, api_key_file=tmp_path / "key"), loop) as there:
+                check(Awaited(there.portal, there.there))
+        else:
+            with topics.Client(url, api_key_file=tmp_path / "key") as client:
+                check(client)
+    finally:
+        server.end(signal.SIGTERM)
+
+
+def test_a_server_that_asks_for_no_key_has_none(server: PrivateServer) -> None:
+    with topics.Client(server.url) as client:
+        assert client.keys() == ()

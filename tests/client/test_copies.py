@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import topics
-from topics.calls.messages import PressureSignals
+from topics.calls.messages import KeySummary, PressureSignals
 from topics.client import Trouble
 from topics.codec.why import Event, LogTold, Part, Standing
 from topics.embed.lock import Reentered
@@ -75,6 +75,12 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
         "Fatal": [topics.Fatal("the disk said no", shard=0), coded(topics.Fatal("no"), Code.INTERNAL)],
         "Gap": [page.tombstone],
         "JobsSettled": [queue.ack([job, 9])],
+        "KeySummary": [
+            KeySummary(
+                id="5f", name="shop", scopes=("read",), prefixes=(), asks=True, used_ts=None, requests=1, streams=0,
+                watches=0,
+            )
+        ],
         "Limits": [topics.Limits(record_bytes=10)],
         "Page": [page],
         "Pressure": [

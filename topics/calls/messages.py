@@ -90,6 +90,24 @@ class Pressure:
     commit_ms: float
 
 
+@attrs.frozen(kw_only=True)
+class KeySummary:
+    """A key of a server: what it may, where (everywhere, if `prefixes` is empty), and what it does now. `id`: the
+    beginning of its digest, as `topics key ls` has it; `asks`: it is the one that asks; `used_ts`: of its last request
+    since the server's start; `watches`: sessions of watches.
+    """
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    asks: bool
+    used_ts: int | None
+    requests: int
+    streams: int
+    watches: int
+
+
 def summary_of(state: TopicState) -> TopicSummary:
     """Its row."""
     return TopicSummary(
@@ -195,6 +213,10 @@ class _State(msgspec.Struct):
     queue: QueueState | None = None
 
 
+class _Keys(msgspec.Struct):
+    keys: tuple[KeySummary, ...]
+
+
 class _List(msgspec.Struct):
     topics: list[TopicSummary]
     next_cursor: str | None = None
@@ -223,11 +245,16 @@ read_consumer_put: Final = msgspec.json.Decoder(ConsumerPut).decode
 read_consumer_committed: Final = msgspec.json.Decoder(ConsumerCommitted).decode
 read_consumer_deleted: Final = msgspec.json.Decoder(ConsumerDeleted).decode
 _consumers: Final = msgspec.json.Decoder(_Consumers).decode
+_keys: Final = msgspec.json.Decoder(_Keys).decode
 read_pressure: Final = msgspec.json.Decoder(Pressure).decode
 read_why: Final = msgspec.json.Decoder(why.Why).decode
 read_why_range: Final = msgspec.json.Decoder(why.WhyRange).decode
 read_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _bytes: Final = msgspec.json.Decoder(_Bytes).decode
+
+
+def read_keys(body: bytes) -> tuple[KeySummary, ...]:
+    return _keys(body).keys
 
 
 def read_page(body: bytes) -> Page:

@@ -1,6 +1,6 @@
 """The calls on topics, and on a store as a whole: create, configure, state, list, delete, sync, checkpoint.
 
-Those of a server alone come last: health, ready, pressure, why.
+Those of a server alone come last: health, ready, pressure, keys, why.
 """
 
 from __future__ import annotations
@@ -201,6 +201,15 @@ class Pressure(Call[messages.Pressure], frozen=True, eq=False):
 
     def exchange(self, line: Line) -> Talk[messages.Pressure]:
         return line.ask("GET", "/v0/admin/pressure", messages.read_pressure, repeatable=True)
+
+
+class Keys(Call[Sequence[messages.KeySummary]], frozen=True, eq=False):
+    """Whom a server lets in: its keys by their names, never a key itself. None where it asks for no key. The key needs
+    `admin`, for all names.
+    """
+
+    def exchange(self, line: Line) -> Talk[Sequence[messages.KeySummary]]:
+        return line.ask("GET", "/v0/admin/keys", messages.read_keys, repeatable=True)
 
 
 class Why(OfTopic, Call[why.Why], frozen=True, eq=False):

@@ -73,6 +73,7 @@ class AsyncClient(AsyncTopicStore):
     health = of_store(topics.Health)
     ready = of_store(topics.Ready)
     pressure = of_store(topics.Pressure)
+    keys = of_store(topics.Keys)
     why = of_store(topics.Why)
     why_range = of_store(topics.WhyRange)
 

@@ -97,6 +97,7 @@ class Client(TopicStore):
     health = of_store(topics.Health)
     ready = of_store(topics.Ready)
     pressure = of_store(topics.Pressure)
+    keys = of_store(topics.Keys)
     why = of_store(topics.Why)
     why_range = of_store(topics.WhyRange)
 

@@ -1,11 +1,14 @@
 """What became of a record, a job, or what a reader has not got, as `topics why` and a server tell it in JSON.
 
 A field that has nothing to say is left out. Times are ms; `file` is a path in the data directory, `offset` one in it.
+`words` are there where they were asked for (`audit.why.words`).
 """
 
 from __future__ import annotations
 
 import msgspec
+
+Sentence = list[str | int]  # text, and moments in ms, which each reader writes as he writes moments
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -33,6 +36,8 @@ class Event(_Told, frozen=True, kw_only=True, omit_defaults=True):
     expired       its own ttl
     lost          `reason`; `first_seq`, `last_seq` of the range
     passed        a floor or a lost range went over it after its end, so readers are told `lost`: `reason`
+
+    `words`: all of it but `ts`, `file` and `offset`.
     """
 
     ts: int
@@ -58,6 +63,7 @@ class Event(_Told, frozen=True, kw_only=True, omit_defaults=True):
     source_seq: int | None = None
     router: str | None = None
     dest_seq: int | None = None
+    words: Sentence = []
 
 
 class Wait(_Told, frozen=True, kw_only=True, omit_defaults=True):
@@ -124,7 +130,7 @@ class Before(_Told, frozen=True, kw_only=True, omit_defaults=True):
 class Why(_Told, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one seq. `events` in the log's order. `created_ts`: of this instance of the topic, if the log has
     it; `before`: the instance of the name before this one, if the log still knows of it; `cold`: the file in the cold
-    tier which has its put, if that could not be read.
+    tier which has its put, if that could not be read. `words`: how it stands, what it waits for, what a reader is told.
     """
 
     topic: str
@@ -140,12 +146,13 @@ class Why(_Told, frozen=True, kw_only=True, omit_defaults=True):
     created_ts: int | None = None
     before: Before | None = None
     cold: str | None = None
+    words: list[Sentence] = []
 
 
 class Part(_Told, frozen=True, kw_only=True, omit_defaults=True):
     """Neighbours in a reader's range that ended alike. `as_` as in `Told`, and `own_node`, `filtered`. `state`,
     `reason` as in `Standing`. `since`, `until`: when the first and the last of them went; `file`, `offset`: what took
-    them, if it was one frame.
+    them, if it was one frame. `words`: why.
     """
 
     first: int
@@ -157,6 +164,7 @@ class Part(_Told, frozen=True, kw_only=True, omit_defaults=True):
     until: int | None = None
     file: str | None = None
     offset: int | None = None
+    words: Sentence = []
 
     @property
     def count(self) -> int:
@@ -165,7 +173,7 @@ class Part(_Told, frozen=True, kw_only=True, omit_defaults=True):
 
 class WhyRange(_Told, frozen=True, kw_only=True, omit_defaults=True):
     """What became of each seq above `from_seq` up to `to_seq`. `reason`: of the tombstone that a read from there begins
-    with; it reaches to `gap_to`. `next_from_seq`: ask on from there.
+    with; it reaches to `gap_to`. `next_from_seq`: ask on from there. `words`: what is not said of one part alone.
     """
 
     topic: str
@@ -179,3 +187,4 @@ class WhyRange(_Told, frozen=True, kw_only=True, omit_defaults=True):
     gap_to: int | None = None
     next_from_seq: int | None = None
     log: LogTold
+    words: list[Sentence] = []

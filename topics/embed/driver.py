@@ -70,8 +70,8 @@ class LocalEngine:
     def begin(
         self, command: Claim | CatchUp, begun: Begun = (None, None)
     ) -> tuple[Ticket, threading.Event | None]:
-        """As `call`, or go on with what was begun. Without an event the ticket is done. Else it waits for jobs or copies,
-        and nothing is under way: wait until the event is set, and call this again, or `leave`.
+        """As `call`, or go on with what was begun. Without an event the ticket is done. Else it waits for jobs or
+        copies, and nothing is under way: wait until the event is set, and call this again, or `leave`.
         """
         self.check_open()
         me = threading.get_ident()

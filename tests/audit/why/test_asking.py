@@ -14,7 +14,7 @@ from tests.support.scene import SMALL, Scene
 from topics.audit.why.asking import why, why_range
 from topics.audit.why.kept_log import Budget
 from topics.audit.why.standing import live_of
-from topics.audit.why.words import story
+from topics.audit.why.words import told
 from topics.engine.commands import PutRouter
 from topics.host.cold.segment_stores import HotRules
 from topics.host.system.readonly import ReadOnlyDisk
@@ -160,8 +160,8 @@ def test_a_record_in_the_cold_tier_is_read_there_and_without_it_the_answer_says_
     assert [(event.event, event.file) for event in there.events] == [("put", path)]
     assert there.cold is None
     assert (without.events, without.cold, without.now) == ([], path, there.now)
-    told = f"it lies in the cold tier ({path}), which was not read: name that with --cold-dir"
-    assert (told in story(without, str), told in story(there, str)) == (True, False)
+    line = f"it lies in the cold tier ({path}), which was not read: topics why --cold-dir names its place"
+    assert (line in told(without, str), line in told(there, str)) == (True, False)
     found.disk.flip(f"cold/{path}", 8 * 10)
     damaged = asked(found, "t", 1, cold=found.cold)
     assert (damaged.events, damaged.cold, damaged.now) == ([], None, there.now)

@@ -232,9 +232,9 @@ def test_all_that_is_given_has_been_committed() -> None:
 class Refusing(History):
     """It answers a commit with this; the first one, if there are several, is lost on its way."""
 
-    refusal = Answer(404, b'{"error":{"code":"topic_not_found","message":"its own words"}}')
+    refusal = HttpAnswer(404, b'{"error":{"code":"topic_not_found","message":"its own words"}}')
 
-    def committed(self) -> Answer:
+    def committed(self) -> HttpAnswer:
         if len(self.commits) == 1:
             raise lost()
         return self.refusal
@@ -246,7 +246,7 @@ def test_what_could_not_be_committed_is_not_given() -> None:
 
     assert history.commits == [3, 3]
     assert told(given) == {"a": ["gone"], "b": EXPECTED["b"]}
-    history.refusal = Answer(404, b'{"error":{"code":"consumer_not_found","message":"its own words"}}')
+    history.refusal = HttpAnswer(404, b'{"error":{"code":"consumer_not_found","message":"its own words"}}')
     with pytest.raises(topics.Rejected, match="its own words"):
         watched(history, {"a": {"consumer": "c"}, "b": {}}, auto_commit=True)
 

@@ -24,7 +24,7 @@ def page_with(fact: str) -> bytes:
         )
         for at, system in enumerate(systems, 1)
         for workload in WORKLOADS
-        if not workload.needs or workload.needs in system.can
+        if workload.needs <= system.can
     }
     measured = Measured(systems, {one.name: "1.2" for one in systems}, WORKLOADS, cells, {"Other": fact}, [])
     return page_of(Run({"machine": fact}, 3, 0.5, 7, measured))

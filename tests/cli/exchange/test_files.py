@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import stat
 import subprocess
 import sys
@@ -458,3 +459,54 @@ def test_without_pyarrow_the_extra_is_named(call: Call, monkeypatch: pytest.Monk
     assert answer.code == 1
     assert "pip install 'topics-log[parquet]'" in answer.err
     assert call("export", "t", "t.csv").code == 0
+
+
+def test_a_file_that_breaks_off_is_stored_so_far_and_goes_on_from_there(call: Call) -> None:
+    """As a download does that was cut: what is whole is stored, and with a whole file the rest."""
+    lines = [b'{"data":"%s"}\n' % os.urandom(20).hex().encode() for _ in range(20_000)]
+    whole = gzip.compress(b"".join(lines))
+    pathlib.Path("in.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    cut = call("import", "t", "in.jsonl.gz")
+    told = re.search(r"gzip that ends too early.*with a whole file go on with --from-line (\d+)", cut.err)
+
+    assert cut.code == 1
+    assert told is not None, cut.err
+    assert len(stored("topics-data")) == int(told[1]) - 1 > 1000
+
+    pathlib.Path("in.jsonl.gz").write_bytes(whole)
+    call("import", "t", "in.jsonl.gz", "--from-line", told[1])
+
+    assert [b'{"data":%b}\n' % record.raw for record in stored("topics-data")] == lines
+
+
+def test_what_a_killed_export_left_goes_with_the_next_one(call: Call) -> None:
+    """Of that file, and not what another export is writing."""
+    call("put", "t", "-", stdin=b"1\n")
+    script = (
+        "import sys, topics.cli.exchange.outlet as o\n"
+        "with o.opened(sys.argv[1]) as f: f.write(b'x'); print(flush=True); sys.stdin.read()"
+    )
+    others = {}
+    for name in ("out.jsonl", "other.jsonl"):
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        others[name] = process
+    begun = set(pathlib.Path().glob(".topics-export-*"))
+    try:
+        assert len(begun) == 2
+        assert call("export", "t", "out.jsonl").code == 0
+        assert set(pathlib.Path().glob(".topics-export-*")) == begun
+        for process in others.values():
+            process.kill()
+            process.wait()
+        assert call("export", "t", "out.jsonl").code == 0
+        assert len(list(pathlib.Path().glob(".topics-export-*"))) == 1
+        assert call("export", "t", "other.jsonl").code == 0
+        assert list(pathlib.Path().glob(".topics-export-*")) == []
+    finally:
+        for process in others.values():
+            process.kill()
+            process.communicate()

@@ -1,4 +1,4 @@
-"""What `why` has found, in words: the only place that makes them.
+"""What `why` has found, in words: the only place that makes them, for the command line and for the dashboard.
 
 `when` writes a moment. Names are given as they are: who prints them makes them safe for a terminal.
 """
@@ -8,9 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from topics.codec.why import Event, LogTold, Part, Wait, Why, WhyRange
+import msgspec
+
+from topics.codec.why import Event, LogTold, Part, Sentence, Wait, Why, WhyRange
 
 When = Callable[[int], str]
+_MARK: Final = (
+    "\ud800"  # before and behind a moment in a sentence: half a pair, which no UTF-8 of the log can be
+)
 _GONE: Final = frozenset({"acked", "moved", "purged", "deleted", "expired", "lost"})
 _LOST: Final = {
     "cap": "evicted by the topic's cap",
@@ -25,35 +30,61 @@ _LOST: Final = {
 }
 
 
-def story(found: Why, when: When) -> list[str]:
-    """A line an event, in the log's order; then how it stands, what a reader is told, and what was not looked at."""
-    noun = "job" if found.type == "queue" else "record"
-    lines = [f"{when(event.ts)}  {_event(event, when)}" for event in found.events]
-    lines.append(f"{noun} {found.seq} {_stands(found, when)}")
-    lines += [_wait(wait, when) for wait in found.now.waits]
-    lines += _repeats(found, when)
-    lines += _durable(found)
-    lines += _reader(found)
-    lines += _limits(found, when)
-    return lines
+def told(found: Why | WhyRange, when: When) -> Sequence[str]:
+    """Lines. Of one seq an event each, in the log's order, and how it stands; of a reader's range one for each part."""
+    if isinstance(found, Why):
+        return [f"{when(event.ts)}  {_event(event, when)}" for event in found.events] + _standing(found, when)
+    asks_on = found.next_from_seq is not None
+    return [
+        *(f"{_seqs(part.first, part.last)}  {_part(part, when)}" for part in found.parts),
+        *_of_range(found, when),
+        *([f"that is not all: ask on with --reader {found.next_from_seq}"] if asks_on else []),
+    ]
 
 
-def ranges(found: WhyRange, when: When) -> list[str]:
-    """A line for each part of a reader's range."""
-    if not found.parts:
-        return [f"there is nothing above {found.from_seq}: the head is {found.head_seq}"]
-    lines = [_part(part, when) for part in found.parts]
-    if found.gap_to is not None:
-        lines.append(
-            f"a read from {found.from_seq} begins with a tombstone up to {found.gap_to} [{found.reason}]"
+def with_words(found: Why | WhyRange) -> Why | WhyRange:
+    """The same, and its words in it."""
+    if isinstance(found, Why):
+        events = [
+            msgspec.structs.replace(event, words=_sentence(_event(event, _marked))) for event in found.events
+        ]
+        return msgspec.structs.replace(
+            found, events=events, words=[_sentence(text) for text in _standing(found, _marked)]
         )
-    if found.next_from_seq is not None:
-        lines.append(f"that is not all: ask on with --reader {found.next_from_seq}")
+    parts = [msgspec.structs.replace(part, words=_sentence(_because(part))) for part in found.parts]
+    return msgspec.structs.replace(
+        found, parts=parts, words=[_sentence(text) for text in _of_range(found, _marked)]
+    )
+
+
+def _marked(ms: int) -> str:
+    return f"{_MARK}{ms}{_MARK}"
+
+
+def _sentence(text: str) -> Sentence:
+    return [int(piece) if at % 2 else piece for at, piece in enumerate(text.split(_MARK)) if piece]
+
+
+def _standing(found: Why, when: When) -> list[str]:
+    """How it stands, what it waits for, what a reader is told, and what was not looked at."""
+    noun = "job" if found.type == "queue" else "record"
+    return [
+        f"{noun} {found.seq} {_stands(found, when)}",
+        *(_wait(wait, when) for wait in found.now.waits),
+        *_repeats(found, when), *_durable(found), *_reader(found), *_limits(found, when),
+    ]  # fmt: skip
+
+
+def _of_range(found: WhyRange, when: When) -> Iterator[str]:
+    """What is said of a reader's range beside its parts."""
+    if not found.parts:
+        yield f"there is nothing above {found.from_seq}: the head is {found.head_seq}"
+    if found.gap_to is not None:
+        yield f"a read from {found.from_seq} begins with a tombstone up to {found.gap_to} [{found.reason}]"
     if found.log.folded_from != "creation" and any(
         part.state in _GONE and part.since is None for part in found.parts
     ):
-        lines.append(_removed(found.log, when))
-    return lines
+        yield _removed(found.log, when)
 
 
 def _event(event: Event, when: When) -> str:
@@ -64,17 +95,9 @@ def _event(event: Event, when: When) -> str:
         case "again":
             return f"named again by a write with idempotency key {event.idempotency_key!r}: its dedup id was known"
         case "copied":
-            return f"copied to {event.dest} as {event.dest_seq} by router {event.router}"
-        case "left_out" if event.reason is None:
-            return (
-                f"not copied to {event.dest} by router {event.router}: its filter left it out, its hops had ended,"
-                " or it was gone by then"
-            )
+            return f"copied to {_topic(event.dest)} as {event.dest_seq} by {_router(event.router)}"
         case "left_out":
-            return (
-                f"not copied to {event.dest} by router {event.router}, and told there as lost: it was gone or damaged"
-                f" by then, or is larger than max_record_bytes of {event.dest}"
-            )
+            return _left_out(event)
         case "synced":
             return "synced: the log says that the disk had it by then"
         case "stored":
@@ -114,7 +137,7 @@ def _job_event(event: Event, because: str, when: When) -> str:
         case "purged":
             return "deleted by a purge of the queue"
         case "dead_lettered":
-            return f"on its way to {event.dest}{because}"
+            return f"on its way to {_topic(event.dest)}{because}"
         case "moved":
             return "arrived there, and deleted here"
     return f"{event.event}{because}"
@@ -126,19 +149,30 @@ def _untold(event: Event) -> str:
 
 def _put(event: Event, when: When) -> str:
     said = "put"
-    if event.source is not None:
-        how = "moved here" if event.router is None else f"copied here by router {event.router}"
-        said += f", {how} from {event.source} {event.source_seq}"
+    comes_from = event.source_seq is not None
+    if comes_from:
+        how = f"copied here by {_router(event.router)}" if event.dedup_id is None else "moved here"
+        where = event.source or "another topic, seq"
+        said += f", {how} from {where} {event.source_seq}"
     if event.first_seq is not None and event.first_seq != event.last_seq:
         said += f" in a write of seqs {event.first_seq} to {event.last_seq}"
     named = (
         ("by node", event.node), ("with idempotency key", event.idempotency_key),
-        ("dedup id", event.dedup_id if event.source is None else None), ("tag", event.tag), ("key", event.key),
+        ("dedup id", None if comes_from else event.dedup_id), ("tag", event.tag), ("key", event.key),
     )  # fmt: skip
     said += "".join(f", {label} {value!r}" for label, value in named if value is not None)
     said += "" if event.priority is None else f", priority {event.priority}"
     said += "" if event.not_before is None else f", not before {when(event.not_before)}"
     return said + ("" if event.expires_at is None else f", to expire at {when(event.expires_at)}")
+
+
+def _left_out(event: Event) -> str:
+    dest = _topic(event.dest)
+    said = f"not copied to {dest} by {_router(event.router)}"
+    if event.reason is None:
+        return f"{said}: its filter left it out, its hops had ended, or it was gone by then"
+    larger = f"is larger than max_record_bytes of {dest}"
+    return f"{said}, and told there as lost: it was gone or damaged by then, or {larger}"
 
 
 def _evicted(event: Event) -> str:
@@ -177,11 +211,11 @@ def _state(found: Why, when: When) -> str:
         case "delayed":
             return f"is delayed until {when(now.ready_at or 0)}"
         case "moving":
-            return f"is on its way to {now.dest}"
+            return f"is on its way to {_topic(now.dest)}"
         case "acked":
             return f"was acked by {now.node}" if now.node else "was acked"
         case "moved":
-            where = "" if now.dest is None else f" to {now.dest}"
+            where = "" if now.dest is None and now.dest_seq is None else f" to {_topic(now.dest)}"
             where += "" if now.dest_seq is None else f" as {now.dest_seq}"
             return f"was moved{where}" + (f": {now.reason}" if now.reason else "")
         case "purged":
@@ -264,7 +298,7 @@ def _limits(found: Why, when: When) -> Iterator[str]:
     """What the log that was looked at does not say, and why."""
     log = found.log
     if log.bytes_left:
-        yield f"{log.bytes_left} bytes of older log were not looked at"
+        yield f"{log.bytes_left} bytes of older log were not looked at; topics why on the directory reads all of it"
     shows_put = any(event.event == "put" for event in found.events)
     shows_end = any(event.event in ("evicted", *_GONE) for event in found.events)
     if log.is_whole or found.now.state in ("unborn", "unknown"):
@@ -274,7 +308,7 @@ def _limits(found: Why, when: When) -> Iterator[str]:
     if found.now.state in _GONE and not shows_end:
         yield _removed(log, when)
     elif found.cold is not None:
-        yield f"it lies in the cold tier ({found.cold}), which was not read: name that with --cold-dir"
+        yield f"it lies in the cold tier ({found.cold}), which was not read: topics why --cold-dir names its place"
     elif not shows_put:
         yield "the log of when it was put has been removed (wal_archive keeps what checkpoints have absorbed)"
 
@@ -285,20 +319,15 @@ def _removed(log: LogTold, when: When) -> str:
 
 
 def _part(part: Part, when: When) -> str:
-    seqs = f"{part.first}" if part.count == 1 else f"{part.first} to {part.last}"
-    said = f"{seqs}  {part.as_}"
-    why = _part_why(part)
-    said += f": {why}" if why else ""
-    if part.since is not None and part.state in _GONE:
-        said += (
-            f", {when(part.since)}"
-            if part.since == part.until
-            else f", {when(part.since)} to {when(part.until or 0)}"
-        )
-    return said
+    why = _because(part)
+    said = f"{part.as_}: {why}" if why else part.as_
+    if part.since is None or part.state not in _GONE:
+        return said
+    until = "" if part.since == part.until else f" to {when(part.until or 0)}"
+    return f"{said}, {when(part.since)}{until}"
 
 
-def _part_why(part: Part) -> str:
+def _because(part: Part) -> str:
     if part.as_ == "own_node":
         return "the reader's own"
     if part.as_ == "filtered":
@@ -310,6 +339,16 @@ def _part_why(part: Part) -> str:
     return part.state + (f": {part.reason}" if part.reason else "")
 
 
-def told(found: Why | WhyRange, when: When) -> Sequence[str]:
-    """Either of the two."""
-    return story(found, when) if isinstance(found, Why) else ranges(found, when)
+def _seqs(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+# A name that the key of who asks does not see is not in the answer.
+
+
+def _topic(name: str | None) -> str:
+    return "another topic" if name is None else name
+
+
+def _router(name: str | None) -> str:
+    return "a router" if name is None else f"router {name}"

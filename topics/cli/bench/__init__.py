@@ -7,7 +7,7 @@ rounds       systems and workloads by turns, and the medians of it
 connection   what a system must be able to do, and sockets with lines
 ours         a server of topics, over HTTP
 redis        a stream of Redis, with a consumer group
-nats         streams of NATS JetStream
+nats         streams of NATS JetStream, and NATS without it
 rabbitmq     quorum queues of RabbitMQ
 beanstalkd   tubes
 in_process   a store of topics, SQLite, and queues that are libraries

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from topics.cli.core.failure import USAGE, Failed, say
-from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.core.invocation import Invocation, json_option, pass_invocation, remote_options
 from topics.cli.io.paths import PathName, cannot_write
 from topics.cli.io.terminal import is_terminal, json_line
 from topics.kernel.extras import Needs
@@ -58,7 +58,7 @@ PAYLOADS: Final = 200  # different ones
     help="Write a page with plots there, too.",
 )
 @json_option
-@common_options
+@remote_options
 @pass_invocation
 def bench(
     invocation: Invocation, vs: bool, only: str | None, rounds: int, seconds: float, seed: int, folder: Path | None,

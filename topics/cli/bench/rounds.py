@@ -75,7 +75,7 @@ def measure(
                 tell(f"round {number + 1} of {rounds}: {workload.title}")
                 for system in there if number % 2 == 0 else reversed(there):
                     at = system.name, workload.key
-                    if at in notes or (workload.needs and workload.needs not in system.can):
+                    if at in notes or not workload.needs <= system.can:
                         continue
                     try:
                         samples.setdefault(at, []).append(workload.run(running[system.name], seconds))

@@ -18,7 +18,7 @@ import topics
 from topics.cli.bench import in_process, processes
 from topics.cli.bench.beanstalkd import Beanstalkd
 from topics.cli.bench.connection import HOST, Connection, connected
-from topics.cli.bench.nats import Nats
+from topics.cli.bench.nats import Nats, NatsCore
 from topics.cli.bench.ours import Topics
 from topics.cli.bench.processes import process_cpu_s, version_in, version_of
 from topics.cli.bench.rabbitmq import RabbitMQ
@@ -46,22 +46,23 @@ class Running:
 
 @attrs.frozen
 class System:
-    """`synced`: whether what it acknowledged is on the disk, "yes" or "no: " and when it will be. `can`: workloads
-    beside single writes and jobs. `is_library`: it lives in this process, as the load generator does.
+    """`synced`: whether what it acknowledged is on the disk, "yes" or "no: " and when it will be. `can`: what workloads
+    need beside single writes. `is_library`: it lives in this process, as the load generator does.
     """
 
     name: str
     synced: str
     start: Callable[[Path, Payloads], AbstractContextManager[Running]]
-    can: frozenset[str] = frozenset()
+    can: frozenset[str]
     is_library: bool = False
 
 
 _EACH_SECOND: Final = "no: each second"
 _NOW_AND_THEN: Final = "no: now and then"
-_ALL: Final = frozenset({"batch", "read", "watch", "fan-out"})
-_READ: Final = frozenset({"batch", "read"})
-_WATCH: Final = frozenset({"batch", "watch"})
+_ALL: Final = frozenset({"jobs", "batch", "read", "watch", "fan-out"})
+_READ: Final = frozenset({"jobs", "batch", "read"})
+_WATCH: Final = frozenset({"jobs", "batch", "watch"})
+_JOBS: Final = frozenset({"jobs"})
 _CLASSES: Final = (("fsync", "yes"), ("disk", _EACH_SECOND))
 
 
@@ -92,9 +93,10 @@ def peers() -> list[System]:
     return [
         System("Redis Streams, always", "yes", partial(_redis, "always"), _ALL),
         System("Redis Streams, everysec", _EACH_SECOND, partial(_redis, "everysec"), _ALL),
-        System("NATS JetStream, file", "no: in minutes", _nats, _ALL - {"read"}),
+        System("NATS JetStream, file", "no: in minutes", _nats, _ALL),
+        System("NATS, core", "no: nothing is kept", _nats_core, _ALL - {"jobs", "read"}),
         System("RabbitMQ, quorum", "yes", _rabbitmq, _WATCH),
-        System("beanstalkd, -f 0", "yes", partial(_beanstalkd, "0"), frozenset({"watch"})),
+        System("beanstalkd, -f 0", "yes", partial(_beanstalkd, "0"), frozenset({"jobs", "watch"})),
         System("beanstalkd, -f 1000", _EACH_SECOND, partial(_beanstalkd, "1000"), _WATCH),
         _library("SQLite, FULL", "yes", partial(_sqlite, "FULL"), _READ),
         _library("SQLite, NORMAL", _NOW_AND_THEN, partial(_sqlite, "NORMAL"), _READ),
@@ -106,7 +108,7 @@ def _library(
     name: str,
     synced: str,
     start: Callable[[Path, Payloads], AbstractContextManager[Running]],
-    can: frozenset[str] = frozenset(),
+    can: frozenset[str] = _JOBS,
 ) -> System:
     return System(name, synced, start, can, is_library=True)
 
@@ -184,6 +186,16 @@ def _nats(path: Path, payloads: Payloads) -> Iterator[Running]:
     with processes.nats(path) as (port, pid):
         yield Running(
             lambda name: Nats(connected(port), name, payloads, is_queue=name == QUEUE),
+            version_of("nats-server", "--version"),
+            partial(process_cpu_s, pid),
+        )
+
+
+@contextmanager
+def _nats_core(path: Path, payloads: Payloads) -> Iterator[Running]:
+    with processes.nats(path) as (port, pid):
+        yield Running(
+            lambda name: NatsCore(connected(port), name, payloads),
             version_of("nats-server", "--version"),
             partial(process_cpu_s, pid),
         )

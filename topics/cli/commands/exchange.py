@@ -20,8 +20,15 @@ from topics.cli.commands.read import (
 )
 from topics.cli.completion.types import FILE, TOPIC
 from topics.cli.core.failure import USAGE, Failed, say
-from topics.cli.core.invocation import F, Invocation, common_options, json_option, pass_invocation
+from topics.cli.core.invocation import (
+    Invocation,
+    common_options,
+    format_option,
+    json_option,
+    pass_invocation,
+)
 from topics.cli.exchange.exporting import FORMATS, Exported, export_to, format_of
+from topics.cli.exchange.importing import FORMATS as IMPORTS
 from topics.cli.exchange.importing import ImportedFile
 from topics.cli.exchange.outlet import is_standard_output
 from topics.cli.exchange.putting import PutRules, Putting, check_key, run
@@ -41,18 +48,10 @@ _directory_option = click.option(
 )  # fmt: skip
 
 
-def format_options(command: F) -> F:
-    """`--jsonl`, `--csv`, `--parquet`."""
-    for form, title in reversed(FORMATS.items()):
-        help_text = f"{title}, whatever the file's name says."
-        command = click.option(f"--{form}", "form", flag_value=form, help=help_text)(command)
-    return command
-
-
 @click.command()
 @click.argument("topic", type=TOPIC)
 @click.argument("file", type=FILE, required=False, metavar="[FILE|-]")
-@format_options
+@format_option(FORMATS, "Whatever the file's name says; --csv is short for --format csv.")
 @_directory_option
 @from_option
 @since_option
@@ -136,7 +135,10 @@ def _print_exported(done: Exported, *, as_json: bool) -> None:
 @click.command("import")
 @click.argument("topic", type=TOPIC)
 @click.argument("given", type=FILE, nargs=-1, metavar="[FILE|-] [FIELD=VALUE]…")
-@format_options
+@format_option(
+    IMPORTS,
+    "Whatever the file's name says; --csv is short for --format csv. kafka-json: as kcat -J writes it.",
+)
 @_directory_option
 @click.option("--idempotency-key", metavar="KEY", help="The same file with the same key is stored once.")
 @click.option(
@@ -162,12 +164,16 @@ def import_(
     Data, node, tag, key, content type and meta come back as they were; seq and time are new, for those a topic gives
     itself. Each write is all or nothing; at a bad line it stops, with everything before it stored.
 
+    With --kafka-json each line is a message of Kafka: key, value and headers become key, data and meta, and partition,
+    offset and time are in meta, too.
+
     With --ledgerq a directory of ledgerq becomes a new topic: a queue, unless type=log says otherwise. Seqs are its
     ids, headers are meta, and in a queue what is consumed is gone. The directory is only read; entries that are damaged
     are left out and told, and the exit code is 1.
 
     \b
       topics import quakes quakes.parquet durability=fsync
+      kcat -C -J -e -t orders -b broker | topics import orders - --kafka-json
       topics import mail --ledgerq /var/lib/mail --data new-data
       topics import mail-failed --ledgerq /var/lib/mail-dlq type=log --data new-data
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
@@ -193,7 +199,7 @@ def import_(
         raise Failed(
             f"{file} is a directory: name a file; a directory of ledgerq by --ledgerq {file}", code=USAGE
         )
-    form = format_of(file, form)
+    form = format_of(file, form, IMPORTS)
     unit = "row" if form == "parquet" else "line"
     rules = PutRules(batch=_BATCH, idempotency_key=idempotency_key, from_line=from_line, unit=unit)
     _import_file(invocation, topic, file, form, parse_fields(tuple(fields)), rules, as_json=as_json)
@@ -208,12 +214,11 @@ def _import_file(
         with invocation.writing() as store, stopping_gently() as gently:
             is_new = bool(config) and is_missing(store, topic)
             handle = store.create(topic, **config) if config else store.topic(topic)
-            records = file.records(line_max=store.limits.record_bytes)
+            records = file.records(line_max=store.limits.record_bytes, from_line=rules.from_line)
             putting = Putting(store, handle, records, file.origin, rules, gently)
             putting.is_created = is_new
             run(putting, as_json=as_json)
     finally:
         file.close()
-        if file.reserved:
-            left = f"{counted(file.reserved, 'record')} came by a router or as dead letters; where from is left out"
-            say(left, "note: ", colour="cyan")
+        for note in file.notes():
+            say(note, "note: ", colour="cyan")

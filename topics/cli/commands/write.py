@@ -11,7 +11,13 @@ import click
 
 from topics.cli.completion.types import FILE, TOPIC
 from topics.cli.core.failure import USAGE, Failed
-from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.core.invocation import (
+    Invocation,
+    common_options,
+    format_option,
+    json_option,
+    pass_invocation,
+)
 from topics.cli.exchange.putting import BATCH_DEFAULT, PlacedRecord, PutRules, Putting, check_key, run
 from topics.cli.io.feed import FORMATS, Payloads, field_text, format_of, payloads
 from topics.cli.io.interrupts import stopping_gently
@@ -38,11 +44,8 @@ class RecordFlags:
 @click.command()
 @click.argument("topic", type=TOPIC)
 @click.argument("file", type=FILE, default=STDIN, metavar="[FILE|-]")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    help="Default: as the file's name says; JSON lines on stdin.",
+@format_option(
+    FORMATS, "Default: as the file's name says; JSON lines on stdin. --csv is short for --format csv."
 )
 @click.option("--tag", help="Tag of every record.")
 @click.option(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -22,6 +22,7 @@ _OPTIONS: Final = {
     "data": "--data", "cold_dir": "--cold-dir", "url": "--url", "cafile": "--cafile", "api_key_file": "--api-key-file",
 }  # fmt: skip
 _OF_SERVERS: Final = ("url", "cafile", "api_key_file")
+_OF_DIRECTORIES: Final = ("data", "cold_dir")
 _TYPED: Final = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -121,9 +122,18 @@ def common_options(command: F) -> F:
 
 def local_options(command: F) -> F:
     """`common_options` of a command that works on a directory alone: how to reach a server is not in its help."""
+    return _without(_OF_SERVERS, command)
+
+
+def remote_options(command: F) -> F:
+    """`common_options` of a command that works on no directory of the user's."""
+    return _without(_OF_DIRECTORIES, command)
+
+
+def _without(hidden: Collection[str], command: F) -> F:
     command = common_options(command)
     for option in getattr(command, "__click_params__", ()):
-        option.hidden = option.hidden or option.name in _OF_SERVERS
+        option.hidden = option.hidden or option.name in hidden
     return command
 
 
@@ -177,3 +187,15 @@ def _names(option: click.Parameter) -> set[str]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="For machines: JSON, one value a line.")
+
+
+def format_option(formats: Sequence[str], help_text: str) -> Callable[[F], F]:
+    """`--format csv`, and `--csv` for it where that means nothing else."""
+
+    def decorated(command: F) -> F:
+        for form in formats:
+            if form != "json":
+                command = click.option(f"--{form}", "form", flag_value=form, hidden=True)(command)
+        return click.option("--format", "form", type=click.Choice(formats), help=help_text)(command)
+
+    return decorated

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from topics.calls.page import Page, Record
     from topics.log.floors import Gap
 
-FORMATS: Final = {"jsonl": "JSON lines", "csv": "CSV", "parquet": "Parquet"}
+FORMATS: Final = ("jsonl", "csv", "parquet")
 GZIP: Final = ".gz"
 _BY_SUFFIX: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 
@@ -52,7 +52,7 @@ class Exported:
     tombstones: list[dict[str, Any]] = attrs.field(factory=list)
 
 
-def format_of(name: str, asked: str | None) -> str:
+def format_of(name: str, asked: str | None, formats: Sequence[str] = FORMATS) -> str:
     """The format that is asked for, or that the name of the file tells; standard streams are JSON lines.
 
     Raises:
@@ -68,8 +68,8 @@ def format_of(name: str, asked: str | None) -> str:
     )
     if found is None:
         raise Failed(
-            f"the name of {name} does not tell its format ({', '.join(_BY_SUFFIX)}): give one of "
-            f"{', '.join(f'--{form}' for form in FORMATS)}",
+            f"the name of {name} does not tell its format ({', '.join(_BY_SUFFIX)}): give --format"
+            f" {'|'.join(formats)}",
             code=USAGE,
         )
     if found == "parquet" and is_packed:

@@ -7,6 +7,8 @@ there before stays until then. What is no file is never replaced by one, and a F
 from __future__ import annotations
 
 import errno
+import fcntl
+import hashlib
 import os
 import secrets
 import stat
@@ -125,9 +127,8 @@ def _written_in_place(path: Path) -> Iterator[IO[bytes]]:
 def _written_beside(path: Path, found: os.stat_result | None) -> Iterator[IO[bytes]]:
     from topics.host.system.folder import sync_names
 
-    beside = path.parent / f".topics-export-{secrets.token_hex(8)}"
     with _naming(path):
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        beside, fd = _begun_beside(path)
     try:
         with _closed(os.fdopen(fd, "wb")) as file:
             yield file
@@ -144,6 +145,32 @@ def _written_beside(path: Path, found: os.stat_result | None) -> Iterator[IO[byt
         raise
     with _naming(path):
         sync_names(path.parent)
+
+
+def _begun_beside(path: Path) -> tuple[Path, int]:
+    """A file of this export, locked as long as it is open. Those of exports to the same name that were killed go."""
+    target = hashlib.blake2s(os.fsencode(path.name), digest_size=4).hexdigest()
+    for left in path.parent.glob(f".topics-export-{target}-*"):
+        with suppress(OSError):
+            _remove_abandoned(left)
+    while True:
+        beside = path.parent / f".topics-export-{target}-{secrets.token_hex(8)}"
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        if beside.exists():  # nobody took it for abandoned before it was locked
+            return beside, fd
+        os.close(fd)
+
+
+def _remove_abandoned(left: Path) -> None:
+    """Raises OSError: it is locked, so somebody writes it."""
+    fd = os.open(left, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        left.unlink()
+    finally:
+        os.close(fd)
 
 
 @contextmanager

@@ -101,6 +101,7 @@ class Putting:
         self.started = time.monotonic()
         self._batch: list[Any] = []
         self._places: list[int] = []
+        self.next_place = rules.from_line  # behind the last that is stored
 
     @property
     def seconds(self) -> float:
@@ -111,6 +112,7 @@ class Putting:
 
         Raises:
             BadLine: that line, with everything before it stored.
+            Failed: the file breaks off, likewise.
         """
         try:
             gathered = 0
@@ -128,7 +130,7 @@ class Putting:
                     self._put()
                     gathered = 0
                     yield
-        except BadLine:
+        except (BadLine, Failed):
             if self._batch and not self.rules.idempotency_key:
                 self._put()
             raise
@@ -159,6 +161,7 @@ class Putting:
                 )  # what is before it, if that is good
         if bad is not None:
             raise bad
+        self.next_place = places[-1] + 1
         self.gently.check()
         while self.rules.rate and (left := self.stored / self.rules.rate - self.seconds) > 0:
             time.sleep(min(left, _SLEEP_MAX))
@@ -235,6 +238,8 @@ def _failure(putting: Putting, error: BaseException | None) -> BaseException | N
             f" {stored}: mend the {where} and {again}"
         )
     if isinstance(error, Failed):
+        if putting.stored and not putting.rules.idempotency_key:
+            stored += f": with a whole file go on with --from-line {putting.next_place}"
         return Failed(f"{error}; {stored}", code=error.code)
     if isinstance(error, TopicsError):
         if not isinstance(error, Rejected) and getattr(error, "sent", True):

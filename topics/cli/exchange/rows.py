@@ -27,7 +27,8 @@ COLUMNS: Final = ("seq", "ts", "node", "tag", "key", "content_type", "meta", "da
 # A line may have twice a payload's bytes: quotes are doubled, base64 is longer, names come along.
 _LINE_FACTOR: Final = 2
 _HINT: Final = (
-    "export writes records with seq, ts and data; for bare values, text or other tables: topics put"
+    "export writes records with seq, ts and data; for messages of Kafka: --kafka-json; for bare values, text or other"
+    " tables: topics put"
 )
 
 
@@ -95,10 +96,10 @@ _bytes: Final = msgspec.json.Decoder(_Bytes).decode
 _meta: Final = msgspec.json.Decoder(dict[str, str]).decode
 
 
-def json_records(source: InputSource, *, line_max: int) -> Iterator[PlacedRecord]:
+def json_records(source: InputSource, *, line_max: int, from_line: int) -> Iterator[PlacedRecord]:
     """Raises `BadLine`: what is no record. Whether a payload is sound is the store's to say."""
     for number, text in source.lines(line_max=_LINE_FACTOR * line_max):
-        if not text.strip():
+        if number < from_line or not text.strip():
             continue
         try:
             found = _line(text)
@@ -116,12 +117,13 @@ def json_records(source: InputSource, *, line_max: int) -> Iterator[PlacedRecord
         yield number, len(text), as_put(data, fields)
 
 
-def csv_records(source: InputSource, *, line_max: int) -> Iterator[PlacedRecord]:
+def csv_records(source: InputSource, *, line_max: int, from_line: int) -> Iterator[PlacedRecord]:
     """Raises `BadLine`: what is no record."""
     most = _LINE_FACTOR * line_max
     texts = (decoded(number, line) for number, line in source.lines(line_max=most, with_ends=True))
     for start, cells in csv_rows(texts, _head, cell_max=most):
-        yield start, sum(map(len, cells.values())), _record(start, cells)
+        if start >= from_line:
+            yield start, sum(map(len, cells.values())), _record(start, cells)
 
 
 def _head(line: int, row: list[str]) -> list[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import trio
 
 from tests.server.api.asking import ask, said
 from tests.server.wire.places import alone, begun, new_site, open_site
+from topics.audit.why.words import told as lines
+from topics.codec.why import Why, WhyRange
 from topics.server.auth.keys import Keys
 from topics.server.auth.lines import parse_keys
 from topics.testing.faults import FaultKind
@@ -51,6 +54,38 @@ async def test_a_readers_range_is_told_of_in_parts():
     assert [(part["first"], part["last"], part["as"]) for part in found["parts"]] == [
         (1, 1, "lost"), (2, 3, "delivered"), (4, 4, "own_node"),
     ]  # fmt: skip
+
+
+async def test_asked_for_words_it_says_the_sentences_of_the_command_line():
+    """Each moment of a sentence is a number, whatever a name looks like."""
+    async with open_site() as site:
+        await ask(site, "PUT", T, {"cap_records": 3})
+        await put(site, 4, node="n 1700000000000", ttl_ms=60_000)
+        one, many = await told(site, "seq=2&words=true"), await told(site, "from_seq=0&words")
+        for query, answer, kind in (("seq=2", one, Why), ("from_seq=0", many, WhyRange)):
+            plain = msgspec.convert(await told(site, query), kind)
+            assert in_one_piece(answer) == lines(plain, str)
+
+    assert (one["events"][0]["words"][0], one["events"][0]["words"][1:]) == (
+        "put in a write of seqs 1 to 4, by node 'n 1700000000000', to expire at ",
+        [one["events"][0]["expires_at"]],
+    )
+
+
+def in_one_piece(answer):
+    def said(words):
+        return "".join(str(piece) for piece in words)
+
+    if "parts" not in answer:
+        return [f"{one['ts']}  {said(one['words'])}" for one in answer["events"]] + [
+            said(one) for one in answer["words"]
+        ]
+    parts = []
+    for part in answer["parts"]:
+        seqs = str(part["first"]) if part["first"] == part["last"] else f"{part['first']} to {part['last']}"
+        why = f": {said(part['words'])}" if "words" in part else ""
+        parts.append(f"{seqs}  {part['as']}{why}" + (f", {part['since']}" if part["as"] == "lost" else ""))
+    return parts + [said(one) for one in answer["words"]]
 
 
 async def test_of_an_ephemeral_topic_the_engine_tells():
@@ -122,10 +157,12 @@ async def test_a_key_is_not_told_of_topics_that_it_does_not_see():
         with trio.fail_after(5):
             while "dest" not in (found := await told(site, "seq=1", "q", **whole))["now"]:
                 await trio.lowlevel.checkpoint()
-        hidden = await told(site, "seq=1", "q", **one)
+        hidden = await told(site, "seq=1&words=true", "q", **one)
 
     assert found["now"]["dest"] == "dlq"
     assert "dlq" not in str(hidden)
+    assert ["on its way to another topic"] in [event["words"] for event in hidden["events"]]
+    assert hidden["words"][0] == ["job 1 is on its way to another topic, delivered 1 time"]
 
 
 async def test_who_only_reads_is_given_no_lease():

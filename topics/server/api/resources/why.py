@@ -18,6 +18,7 @@ from topics.audit.why.asking import why as why_one
 from topics.audit.why.asking import why_range
 from topics.audit.why.kept_log import Budget
 from topics.audit.why.standing import Reader, live_of
+from topics.audit.why.words import with_words
 from topics.codec.why import Before, Event, LogTold, Part, Standing, Told, Wait, Why, WhyRange
 from topics.host.system import refusals
 from topics.host.system.medium import MEDIUM_ERRNOS
@@ -35,7 +36,8 @@ _DIR: Final = "the data directory"
 
 
 async def why(call: HandlerCall) -> Answer:
-    """Of one seq, or of a reader's range."""
+    """Of one seq, or of a reader's range; with `words`, in sentences too."""
+    in_words = call.flag("words", default=False)
     name, engine = call.topic(), call.runtime.engine
     now_ms = engine.now_ms()
     topic = engine.catalog.find(name)
@@ -64,7 +66,7 @@ async def why(call: HandlerCall) -> Answer:
                 topic_id=topic.topic_id,
             ),
         )  # fmt: skip
-    return call.ok(msgspec.to_builtins(found))
+    return call.ok(msgspec.to_builtins(with_words(found) if in_words else found))
 
 
 def _budget(bytes_max: int) -> Budget:
@@ -131,6 +133,7 @@ def _seen(found: Why, key: Key) -> Why:
 def _object(text: str, kind: type[msgspec.Struct], **own: s.Schema) -> dict[str, s.Schema]:
     """A value's fields as they are encoded, each by its type. `own`: what its type does not say."""
     names = {one.encode_name: one.type for one in msgspec.structs.fields(kind)}
+    own = {"words": _SENTENCE} | own
     required = " ".join(one.encode_name for one in msgspec.structs.fields(kind) if one.required)
     fields = {name: own.get(name) or _plain(type_) for name, type_ in names.items()}
     return s.object_of(text, required, **fields)
@@ -148,6 +151,12 @@ def _answer(text: str, kind: type[msgspec.Struct], **own: s.Schema) -> dict[str,
     return made
 
 
+_SENTENCE: Final = s.list_of(
+    {"type": ["string", "integer"]}, "Asked for by `words`: a sentence, in pieces of text and moments in ms"
+)
+_SENTENCES: Final = s.list_of(
+    {"type": "array", "items": {"type": ["string", "integer"]}}, "As `words` of an event"
+)
 _AS: Final = s.text("As the account of a read has it", enum=["delivered", "lost", "deleted", "expired"])
 SCHEMAS: Final[Mapping[str, s.Schema]] = {
     "WhyEvent": _object("Something that happened to it; docs/why.md lists them", Event),
@@ -160,9 +169,10 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
     "Why": _answer(
         "What became of one seq", Why, now=s.ref("WhyStanding"), reader=s.ref("WhyTold"), log=s.ref("WhyLog"),
         events=s.list_of(s.ref("WhyEvent"), "In the order of the log"), before=s.ref("WhyBefore"),
+        words=_SENTENCES,
     ),
     "WhyRange": _answer(
-        "What became of what a reader has not got", WhyRange, log=s.ref("WhyLog"),
+        "What became of what a reader has not got", WhyRange, log=s.ref("WhyLog"), words=_SENTENCES,
         parts=s.list_of(s.ref("WhyPart"), "Each seq is in one of them, ascending"),
     ),
     "WhyAnswer": {"anyOf": [s.ref("Why"), s.ref("WhyRange")]},
@@ -180,6 +190,7 @@ ROUTES: Final = (
             "to_seq": s.count("Up to this one; 0: the head, or so many as a read looks at"),
             "node": s.text("Who reads: the reader's own records are told apart"),
             "match": s.text("What the reader asks for: a tag, or the JSON of a match"),
+            "words": s.flag_asked("Say it in sentences, too"),
         },
         answers={200: ("What became of it", "WhyAnswer")},
         errors=(Code.TOPIC_NOT_FOUND, Code.THROTTLED),
