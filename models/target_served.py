@@ -27,7 +27,7 @@ from topics.server.api.site import Site
 from topics.server.api.table import route_table
 from topics.server.listener import Listener, bind, port_of
 from topics.server.wire.edges import SocketEdge
-from topics.simulation.http_messages import SimulatedRequest, Speaker
+from topics.simulation.clients.http_messages import SimulatedRequest, Speaker
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
 from topics.testing.entropy import SeededEntropy

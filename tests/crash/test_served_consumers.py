@@ -14,9 +14,9 @@ from topics.engine.consumers import consumer_state
 from topics.engine.replies import ConsumerCommitted, TopicDeleted
 from topics.engine.tickets import Stage, Ticket
 from topics.kernel.config import Durability
+from topics.simulation.clients.http_messages import SimulatedResponse
 from topics.simulation.consumers.consumed_world import ConsumedWorld
 from topics.simulation.consumers.wire_consumers import ConsumerRequest, WireConsumers
-from topics.simulation.http_messages import SimulatedResponse
 from topics.simulation.oracle import PromiseBroken
 
 GATE_SEEDS = range(6)

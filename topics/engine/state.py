@@ -37,8 +37,6 @@ from topics.log.topic import Topic
 
 NOWHERE = WalFileId(0, 0, 0)
 _UNKNOWN_SHORTAGE: Final = Shortage("not enough disk space for it, or for the next log file: free some", {})
-
-
 _EACH: Final = [News(value) for value in range(16)]
 _BOTH: Final = {(one, other): one | other for one in _EACH for other in _EACH}  # a union is made slowly
 

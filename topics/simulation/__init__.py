@@ -3,14 +3,11 @@
 background         background work in a simulation, which goes on a step now and a step then, and what it leaves
                    behind
 claims             what clients were told and saw, and whether it still holds
-client             one simulated client: it comes, speaks as the seed says, well or badly, and goes, often too
-                   early
+clients            simulated clients of the server: what they speak, and what they were told
 consumers          the durable consumers of a simulation: what is asked of them over HTTP, and whether what was told of
                    them holds
 drawn_options      how the store of one run is set up: drawn at its start, small, so that files and segments end
                    often
-http_messages      HTTP/1.1 as the simulated clients speak it: commands and reads as requests, answers read to
-                   their last byte
 ledger             everything the checkers of one World know: what went to each shard's log, what a sync has
                    covered, what clients hold
 machine            opening a store on a simulated disk as a driver would, and reading what is on a disk without
@@ -30,8 +27,6 @@ simulated_threads  what the server stands on in a simulated run: threads that ar
 synced_bytes       what a sync has covered, from the disk's calls alone (I-17)
 watches            the watchers of a simulation: how they watch through all lives of a server, and whether what they
                    were told adds up
-wire_claims        what clients were told over the wire, held against what the engine had promised before it was
-                   sent
 workload           what the simulated clients ask for: drawn from one seeded generator, small values that
                    collide often
 world              one seed, one run: engine, shard writers, clients, disk, clock and chance on one thread

@@ -34,8 +34,9 @@ from topics.server.api.table import route_table
 from topics.server.wire.connection import WireConnection
 from topics.server.wire.patience import WireOptions
 from topics.simulation.background.checkpoint import choose_work
-from topics.simulation.client import SimulatedClient
-from topics.simulation.http_messages import SimulatedRequest, SimulatedResponse
+from topics.simulation.clients.client import SimulatedClient
+from topics.simulation.clients.http_messages import SimulatedRequest, SimulatedResponse
+from topics.simulation.clients.wire_claims import WireClaims
 from topics.simulation.machine import COLD_FOLDER
 from topics.simulation.oracle import PromiseBroken
 from topics.simulation.queues.job_workload import JobWorkload
@@ -46,7 +47,6 @@ from topics.simulation.scheduling import LoopClock, innermost, run_seeded
 from topics.simulation.simulated_threads import Doubtful, SeededThreads, SteadySite, watch_claims, watched
 from topics.simulation.watches.simulated_watcher import SimulatedWatcher
 from topics.simulation.watches.wire_watches import WireWatches
-from topics.simulation.wire_claims import WireClaims
 from topics.simulation.workload import Workload
 from topics.simulation.world import World, WorldReport
 from topics.testing.faults import Landed, SimCrash

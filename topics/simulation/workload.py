@@ -15,7 +15,7 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Discard, Durability, TopicConfig
 from topics.log.reads.diff import DiffQuery
 from topics.log.reads.match import Match, Operator
-from topics.simulation.http_messages import SimulatedRequest
+from topics.simulation.clients.http_messages import SimulatedRequest
 from topics.store.opened import Opened
 from topics.testing.clock import ManualClock
 

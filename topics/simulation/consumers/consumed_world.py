@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from topics.engine.tickets import Ticket
+from topics.simulation.clients.http_messages import SimulatedRequest, SimulatedResponse
 from topics.simulation.consumers.consumer_wishes import ConsumerWishes
 from topics.simulation.consumers.wire_consumers import ConsumerRequest, WireConsumers
-from topics.simulation.http_messages import SimulatedRequest, SimulatedResponse
 from topics.simulation.machine import RunEnd
 from topics.simulation.served import ServedWorld
 

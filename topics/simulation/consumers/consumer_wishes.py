@@ -9,8 +9,8 @@ from typing import Any, Final
 import attrs
 
 from topics.engine.commands import Command, CommitConsumer, DeleteConsumer, PutConsumer
+from topics.simulation.clients.http_messages import SimulatedRequest, request_of_read
 from topics.simulation.consumers.wire_consumers import ConsumerRequest, WireConsumers
-from topics.simulation.http_messages import SimulatedRequest, request_of_read
 from topics.simulation.workload import NAMES, Workload
 
 _SHARE: Final = 0.7

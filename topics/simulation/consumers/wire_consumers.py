@@ -18,7 +18,7 @@ from topics.engine.replies import TopicDeleted
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability
 from topics.kernel.errors import Code, Fatal
-from topics.simulation.http_messages import SimulatedRequest, SimulatedResponse
+from topics.simulation.clients.http_messages import SimulatedRequest, SimulatedResponse
 from topics.simulation.oracle import PromiseBroken
 
 Name: TypeAlias = tuple[str, str]  # topic, consumer

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from topics.engine.commands import Ack, Append, Claim, Command, Extend, Nack, Pause, Purge, Redrive, Settle
 from topics.kernel.ids import Lease
-from topics.simulation.http_messages import SimulatedRequest, write_body
+from topics.simulation.clients.http_messages import SimulatedRequest, write_body
 
 _GOOD: Final = frozenset((200, 400, 404, 409, 429, 507))  # 400: nothing is said of no job
 _PREFIX: Final = "lease_"

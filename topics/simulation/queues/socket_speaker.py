@@ -10,7 +10,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-from topics.simulation.http_messages import Speaker
+from topics.simulation.clients.http_messages import Speaker
 from topics.testing.streams import MemoryEdge
 
 _URI = parse_uri("ws://localhost/v0/ws")

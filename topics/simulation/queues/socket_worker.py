@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from topics.engine.commands import Claim, Command
-from topics.simulation.http_messages import SimulatedRequest, SimulatedResponse, fields_of
+from topics.simulation.clients.http_messages import SimulatedRequest, SimulatedResponse, fields_of
 from topics.simulation.oracle import PromiseBroken
 from topics.simulation.queues.job_requests import message_of_jobs
 from topics.simulation.queues.job_workload import LETTERS, JobWorkload

@@ -16,7 +16,7 @@ import msgspec
 from topics.engine.commands import Claim, Settle
 from topics.engine.replies import JobsClaimed, JobsSettled, LeasedJob
 from topics.kernel.ids import Lease
-from topics.simulation.http_messages import SimulatedResponse
+from topics.simulation.clients.http_messages import SimulatedResponse
 from topics.simulation.ledger import Ledger
 from topics.simulation.oracle import PromiseBroken
 from topics.simulation.queues.job_requests import SETTLEMENTS, lease_in, lease_text

@@ -9,7 +9,7 @@ import json
 from typing import Final
 
 from topics.engine.commands import Command, DeleteRouter, PutRouter
-from topics.simulation.http_messages import SimulatedRequest
+from topics.simulation.clients.http_messages import SimulatedRequest
 
 _FLAGS: Final = ("preserve_node", "preserve_tag", "create_dest", "allow_cycle")
 

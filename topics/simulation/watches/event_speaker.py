@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import trio
 
-from topics.simulation.http_messages import SimulatedResponse, Speaker, fields_of
+from topics.simulation.clients.http_messages import SimulatedResponse, Speaker, fields_of
 from topics.testing.streams import MemoryEdge
 
 

@@ -16,8 +16,8 @@ import trio
 from topics.engine.replies import TopicState
 from topics.kernel.config import Durability
 from topics.log.reads.match import Match, Operator
-from topics.simulation.client import FrontDoor
-from topics.simulation.http_messages import SimulatedRequest, fields_of
+from topics.simulation.clients.client import FrontDoor
+from topics.simulation.clients.http_messages import SimulatedRequest, fields_of
 from topics.simulation.oracle import PromiseBroken
 from topics.simulation.queues.socket_speaker import SocketSpeaker
 from topics.simulation.watches.event_speaker import EventSpeaker

@@ -15,7 +15,7 @@ from topics.engine.commands import Append, DeleteRecords
 from topics.engine.replies import Appended, Reply
 from topics.kernel.errors import Code
 from topics.log.reads.diff import DiffPlan, DiffQuery
-from topics.simulation.http_messages import SimulatedRequest, SimulatedResponse, accepted, payloads
+from topics.simulation.clients.http_messages import SimulatedRequest, SimulatedResponse, accepted, payloads
 from topics.simulation.ledger import Ledger
 from topics.simulation.oracle import PromiseBroken
 

@@ -11,7 +11,7 @@ import trio
 
 from topics.kernel.ports import Clock
 from topics.log.reads.diff import DiffQuery
-from topics.simulation.http_messages import (
+from topics.simulation.clients.http_messages import (
     NONSENSE,
     SimulatedRequest,
     SimulatedResponse,
