@@ -58,6 +58,7 @@ def test_a_demo_that_is_ended_leaves_nothing(tmp_path: pathlib.Path) -> None:
     assert not home.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("O1.3")
 @pytest.mark.rule("O1.6")
 @pytest.mark.rule("O2.25")
