@@ -20,7 +20,14 @@ from topics.cli.commands.read import (
 )
 from topics.cli.completion.types import FILE, TOPIC
 from topics.cli.core.failure import USAGE, Failed, say
-from topics.cli.core.invocation import F, Invocation, common_options, json_option, pass_invocation
+from topics.cli.core.invocation import (
+    F,
+    Invocation,
+    common_options,
+    file_options,
+    json_option,
+    pass_invocation,
+)
 from topics.cli.exchange.exporting import FORMATS, Exported, export_to, format_of
 from topics.cli.exchange.importing import ImportedFile
 from topics.cli.exchange.outlet import is_standard_output
@@ -138,10 +145,7 @@ def _print_exported(done: Exported, *, as_json: bool) -> None:
 @click.argument("given", type=FILE, nargs=-1, metavar="[FILE|-] [FIELD=VALUE]…")
 @format_options
 @_directory_option
-@click.option("--idempotency-key", metavar="KEY", help="The same file with the same key is stored once.")
-@click.option(
-    "--from-line", type=click.IntRange(1), default=1, help="Begin at this line, or this row of Parquet."
-)
+@file_options
 @click.option(
     "--read-position", "read_id", type=click.IntRange(1), metavar="ID",
     help="Of ledgerq: what is below this id is consumed. Default: as the directory says.",

@@ -11,7 +11,7 @@ import click
 
 from topics.cli.completion.types import FILE, TOPIC
 from topics.cli.core.failure import USAGE, Failed
-from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.core.invocation import Invocation, common_options, file_options, json_option, pass_invocation
 from topics.cli.exchange.putting import BATCH_DEFAULT, PlacedRecord, PutRules, Putting, check_key, run
 from topics.cli.io.feed import FORMATS, Payloads, field_text, format_of, payloads
 from topics.cli.io.interrupts import stopping_gently
@@ -65,8 +65,7 @@ class RecordFlags:
 @click.option(
     "--durability", type=click.Choice(["ephemeral", "memory", "disk", "fsync"]), help="Of a topic this makes."
 )
-@click.option("--idempotency-key", metavar="KEY", help="The same file with the same key is stored once.")
-@click.option("--from-line", type=click.IntRange(1), default=1, help="Begin at this line.")
+@file_options
 @json_option
 @common_options
 @pass_invocation
