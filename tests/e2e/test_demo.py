@@ -22,8 +22,11 @@ def demo(tmp_path: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess
 @pytest.mark.rule("O1.4")
 @pytest.mark.rule("O1.5")
 @pytest.mark.rule("O1.6")
-def test_the_demo_proves_what_it_says_and_leaves_nothing(tmp_path: pathlib.Path) -> None:
-    done = demo(tmp_path)
+@pytest.mark.parametrize("options", [("--kills", "1"), pytest.param((), marks=pytest.mark.slow)])
+def test_the_demo_proves_what_it_says_and_leaves_nothing(
+    tmp_path: pathlib.Path, options: tuple[str, ...]
+) -> None:
+    done = demo(tmp_path, *options)
 
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -55,6 +58,7 @@ def test_a_demo_that_is_ended_leaves_nothing(tmp_path: pathlib.Path) -> None:
     assert not home.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("O1.3")
 @pytest.mark.rule("O1.6")
 @pytest.mark.rule("O2.25")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import pathlib
 import signal
 import socket
@@ -19,6 +20,7 @@ import pytest
 
 import topics
 from tests.server.process import CERTIFICATES, Process, trusting
+from topics.cli.main import main
 from topics.codec.log.layout import pack_frame
 from topics.engine.recovery.judge import look
 from topics.host.directory.owner import read_owner
@@ -248,44 +250,56 @@ class TestRefusingToStart:
         assert [path.name for path in (tmp_path / "data").iterdir()] == ["letter.txt"]
 
     @pytest.mark.parametrize(
-        ("arguments", "code", "message"),
+        ("arguments", "message"),
         [
-            (("--host", "0.0.0.0"), 2, "host: '0.0.0.0' can be reached from other machines"),
-            (("--host", "no.such.host.invalid", "--set", "allow_insecure_no_auth=1"), 1, "no address and no name"),
-            (("--host", "192.0.2.1", "--set", "allow_insecure_no_auth=1"), 1, "is no address of this machine"),
-            (("--port", "65536"), 2, "--port: '65536' is not allowed; give a whole number from 0 to 65535"),
-            (("--shards", "0"), 2, "--shards: '0' is not allowed; give a whole number from 1 to 64"),
-            (("--certfile", "c.pem"), 2, "keyfile: must be given too, because certfile is"),
-            (("--certfile", "c.pem", "--keyfile", "k.pem"), 2, "certfile: c.pem cannot be read: No such file"),
+            (("--host", "0.0.0.0"), "host: '0.0.0.0' can be reached from other machines"),
+            (("--port", "65536"), "--port: '65536' is not allowed; give a whole number from 0 to 65535"),
+            (("--shards", "0"), "--shards: '0' is not allowed; give a whole number from 1 to 64"),
+            (("--certfile", "c.pem"), "keyfile: must be given too, because certfile is"),
+            (("--certfile", "c.pem", "--keyfile", "k.pem"), "certfile: c.pem cannot be read: No such file"),
             (
                 ("--certfile", CERTIFICATES / "one.pem", "--keyfile", CERTIFICATES / "two.key"),
-                2,
                 "two.key is not the key of",
             ),
             (
                 ("--certfile", CERTIFICATES / "one.pem", "--keyfile", CERTIFICATES / "locked.key"),
-                2,
                 "locked.key is encrypted; give a key without a passphrase",
             ),
             (
                 ("--certfile", CERTIFICATES / "one.key", "--keyfile", CERTIFICATES / "one.key"),
-                2,
                 "are no certificate and key in PEM",
             ),
-            (("--data", "here"), 2, "--memory keeps no data directory"),
-            (("--url", "http://127.0.0.1:4000"), 2, "a server serves a directory, not another server"),
-            (("--set", "url=http://127.0.0.1:4000"), 2, "leave out --url"),
-            (("--port-file", "no/where"), 1, "--port-file: no/where cannot be written: No such file"),
-            (("--set", "zebra=1"), 2, "there is no setting 'zebra'"),
+            (("--data", "here"), "--memory keeps no data directory"),
+            (("--url", "http://127.0.0.1:4000"), "a server serves a directory, not another server"),
+            (("--set", "url=http://127.0.0.1:4000"), "leave out --url"),
+            (("--set", "zebra=1"), "there is no setting 'zebra'"),
         ],
     )  # fmt: skip
     @pytest.mark.rule("O3.4")
-    def test_a_bad_wish_is_one_line(self, start, arguments, code, message):
-        server = start("--memory", *arguments)
-        found, _, noise = server.end()
+    def test_a_bad_wish_is_one_line(self, tmp_path, monkeypatch, capfd, arguments, message):
+        """Told before anything begins, so no process is begun for each."""
+        monkeypatch.chdir(tmp_path)
+        for name in [name for name in os.environ if name.startswith("TOPICS_")]:
+            monkeypatch.delenv(name)
+        code = main(["serve", "--memory", "--port", "0", *map(str, arguments)])
 
-        (line,) = noise.splitlines()
-        assert found == code
+        (line,) = capfd.readouterr().err.splitlines()
+        assert code == 2
+        assert line.startswith("topics: ")
+        assert message in line
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("--host", "no.such.host.invalid", "--set", "allow_insecure_no_auth=1"), "no address and no name"),
+            (("--host", "192.0.2.1", "--set", "allow_insecure_no_auth=1"), "is no address of this machine"),
+            (("--port-file", "no/where"), "--port-file: no/where cannot be written: No such file"),
+        ],
+    )  # fmt: skip
+    def test_what_the_machine_refuses_is_one_line(self, start, arguments, message):
+        code, line = self.refused(start("--memory", *arguments))
+
+        assert code == 1
         assert line.startswith("topics: ")
         assert message in line
 

@@ -14,7 +14,7 @@ from topics.calls.retry import Line, Talk, ask_all
 from topics.engine.apply import CatalogView
 from topics.engine.commands import CommitConsumer, DeleteConsumer, PutConsumer
 from topics.engine.consumers import consumer_state, consumer_states
-from topics.engine.replies import ConsumerCommitted, ConsumerDeleted, ConsumerPut, ConsumerState
+from topics.engine.replies import ConsumerCommitted, ConsumerPut, ConsumerState
 from topics.kernel.checks import flag, seq_number, whole_number
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import BATCH_FRAMES_MAX, WAIT_MS_MAX
@@ -143,10 +143,7 @@ class Delete(OfConsumer, Call[bool], frozen=True, eq=False):
         return DeleteConsumer(topic=self.consumer.topic_name, consumer=self.consumer.name)
 
     def exchange(self, line: Line) -> Talk[bool]:
-        found: ConsumerDeleted = yield from line.ask(
-            "DELETE", self.path(), messages.read_consumer_deleted, writes=True
-        )
-        return found.deleted
+        return (yield from line.ask("DELETE", self.path(), messages.read_deleted, writes=True)).deleted
 
 
 class Read(OfConsumer, Call[Page], frozen=True, eq=False, kw_only=True):

@@ -23,12 +23,10 @@ from topics.codec.log.layout import EXT, META, NODE, TAG, Ext
 from topics.engine.replies import (
     Appended,
     ConsumerCommitted,
-    ConsumerDeleted,
     ConsumerPut,
     ConsumerState,
     QueueState,
     RecordsDeleted,
-    TopicDeleted,
     TopicState,
 )
 from topics.kernel.columns import RecordColumns
@@ -227,6 +225,10 @@ class _Consumers(msgspec.Struct):
     next_cursor: str | None = None
 
 
+class _Deleted(msgspec.Struct):
+    deleted: bool
+
+
 class _Configured(msgspec.Struct):
     topic: str
     created: bool
@@ -238,12 +240,11 @@ _page: Final = msgspec.json.Decoder(_Page).decode
 _state: Final = msgspec.json.Decoder(_State).decode
 _list: Final = msgspec.json.Decoder(_List).decode
 _configured: Final = msgspec.json.Decoder(_Configured).decode
-read_topic_deleted: Final = msgspec.json.Decoder(TopicDeleted).decode
+read_deleted: Final = msgspec.json.Decoder(_Deleted).decode
 read_records_deleted: Final = msgspec.json.Decoder(RecordsDeleted).decode
 read_consumer: Final = msgspec.json.Decoder(ConsumerState).decode
 read_consumer_put: Final = msgspec.json.Decoder(ConsumerPut).decode
 read_consumer_committed: Final = msgspec.json.Decoder(ConsumerCommitted).decode
-read_consumer_deleted: Final = msgspec.json.Decoder(ConsumerDeleted).decode
 _consumers: Final = msgspec.json.Decoder(_Consumers).decode
 _keys: Final = msgspec.json.Decoder(_Keys).decode
 read_pressure: Final = msgspec.json.Decoder(Pressure).decode

@@ -128,9 +128,7 @@ class Delete(_Name, frozen=True, eq=False, kw_only=True):
     def exchange(self, line: Line) -> Talk[bool]:
         query = {"if_empty": "true" if flag("if_empty", self.if_empty) else "false"}
         path = f"/v0/topics/{check_topic_name(self.name)}"
-        return (
-            yield from line.ask("DELETE", path, messages.read_topic_deleted, query=query, writes=True)
-        ).deleted
+        return (yield from line.ask("DELETE", path, messages.read_deleted, query=query, writes=True)).deleted
 
 
 class List(Call[Sequence[TopicSummary]], frozen=True, eq=False):

@@ -1,4 +1,4 @@
-"""The table of architecture 5: each transcript has one outcome, whole, byte by byte and split anywhere."""
+"""The table of architecture 5: each transcript has one outcome, whole, byte by byte and split in two."""
 
 import pytest
 import trio

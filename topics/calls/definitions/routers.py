@@ -10,7 +10,7 @@ import msgspec
 
 from topics.calls.call import Call
 from topics.calls.intake import encode_json
-from topics.calls.messages import FORMAT_LIMITS
+from topics.calls.messages import FORMAT_LIMITS, read_deleted
 from topics.calls.retry import Line, Talk, ask_all
 from topics.codec.log.routers import AT_LEAST_ONCE
 from topics.engine.commands import DeleteRouter, PutRouter
@@ -57,52 +57,23 @@ def router_json(state: RouterState, **more: object) -> bytes:
     return _encode(fields)[:-1]
 
 
-class _Sent(msgspec.Struct):
-    """A router as the wire has it."""
-
-    router: str
-    source: str
-    dest: str
-    preserve_node: bool
-    preserve_tag: bool
-    filter: list[str] | None
-    allow_cycle: bool
-    guarantee: str
-    cursor: int
-    lag: int
-    forwarded_total: int
-
-
 class _List(msgspec.Struct):
-    routers: list[_Sent]
+    routers: list[Router]
     next_cursor: str | None = None
 
 
-class _Deleted(msgspec.Struct):
-    deleted: bool
-
-
-_sent: Final = msgspec.json.Decoder(_Sent).decode
+read_router: Final = msgspec.json.Decoder(Router).decode
 _list: Final = msgspec.json.Decoder(_List).decode
-_deleted: Final = msgspec.json.Decoder(_Deleted).decode
-
-
-def read_router(body: bytes) -> Router:
-    return _value(_sent(body))
 
 
 def _read_list(body: bytes) -> tuple[Sequence[Router], str | None]:
     page = _list(body)
-    return [_value(sent) for sent in page.routers], page.next_cursor
+    return page.routers, page.next_cursor
 
 
 def value_of(state: RouterState) -> Router:
     """What every store answers: a server's answer read."""
     return read_router(router_json(state) + b"}")
-
-
-def _value(sent: _Sent) -> Router:
-    return Router(**msgspec.structs.asdict(sent))
 
 
 class _Name(Call[Router], frozen=True, eq=False):
@@ -196,7 +167,7 @@ class Delete(Call[bool], frozen=True, eq=False):
         return reply.deleted
 
     def exchange(self, line: Line) -> Talk[bool]:
-        return (yield from line.ask("DELETE", _path(self.name), _deleted, writes=True)).deleted
+        return (yield from line.ask("DELETE", _path(self.name), read_deleted, writes=True)).deleted
 
 
 class List(Call[Sequence[Router]], frozen=True, eq=False):

@@ -74,43 +74,22 @@ def _record_json(definition: Definition) -> bytes:
     return _encode(fields | {name: n for name in _NUMBERS if (n := getattr(definition, name)) >= 0})
 
 
-class _Sent(msgspec.Struct):
-    """A schedule as the wire has it."""
-
-    schedule: str
-    topic: str
-    timezone: str
-    jitter_ms: int
-    catch_up: str
-    record: dict[str, Any]
-    cron: str | None = None
-    every_ms: int | None = None
-    last_fired: int | None = None
-    next_fire: int | None = None
-    coming: list[int] = []
-
-
 class _List(msgspec.Struct):
-    schedules: list[_Sent]
+    schedules: list[Schedule]
     next_cursor: str | None = None
 
 
-class _Deleted(msgspec.Struct):
-    deleted: bool
-
-
-_sent: Final = msgspec.json.Decoder(_Sent).decode
+_sent: Final = msgspec.json.Decoder(Schedule).decode
 _list: Final = msgspec.json.Decoder(_List).decode
-_deleted: Final = msgspec.json.Decoder(_Deleted).decode
 
 
 def read_schedule(body: bytes) -> Schedule:
-    return _value(_sent(body))
+    return _with_bytes(_sent(body))
 
 
 def _read_list(body: bytes) -> tuple[Sequence[Schedule], str | None]:
     page = _list(body)
-    return [_value(sent) for sent in page.schedules], page.next_cursor
+    return [_with_bytes(sent) for sent in page.schedules], page.next_cursor
 
 
 def value_of(state: ScheduleState) -> Schedule:
@@ -118,12 +97,11 @@ def value_of(state: ScheduleState) -> Schedule:
     return read_schedule(schedule_json(state, coming=state.coming) + b"}")
 
 
-def _value(sent: _Sent) -> Schedule:
-    fields = msgspec.structs.asdict(sent)
-    if "content_type" in sent.record:
-        data = base64.b64decode(sent.record["data"]["$bytes"], validate=True)
-        fields["record"] = sent.record | {"data": data}
-    return Schedule(**fields)
+def _with_bytes(sent: Schedule) -> Schedule:
+    if "content_type" not in sent.record:
+        return sent
+    data = base64.b64decode(sent.record["data"]["$bytes"], validate=True)
+    return attrs.evolve(sent, record={**sent.record, "data": data})
 
 
 class _Name(Call[Schedule], frozen=True, eq=False):
@@ -244,7 +222,7 @@ class Delete(Call[bool], frozen=True, eq=False):
 
     def exchange(self, line: Line) -> Talk[bool]:
         path = f"/v0/schedules/{self.name}"
-        return (yield from line.ask("DELETE", path, _deleted, writes=True)).deleted
+        return (yield from line.ask("DELETE", path, messages.read_deleted, writes=True)).deleted
 
 
 class List(Call[Sequence[Schedule]], frozen=True, eq=False):

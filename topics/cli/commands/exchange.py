@@ -23,6 +23,7 @@ from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import (
     Invocation,
     common_options,
+    file_options,
     format_option,
     json_option,
     pass_invocation,
@@ -140,10 +141,7 @@ def _print_exported(done: Exported, *, as_json: bool) -> None:
     "Whatever the file's name says; --csv is short for --format csv. kafka-json: as kcat -J writes it.",
 )
 @_directory_option
-@click.option("--idempotency-key", metavar="KEY", help="The same file with the same key is stored once.")
-@click.option(
-    "--from-line", type=click.IntRange(1), default=1, help="Begin at this line, or this row of Parquet."
-)
+@file_options
 @click.option(
     "--read-position", "read_id", type=click.IntRange(1), metavar="ID",
     help="Of ledgerq: what is below this id is consumed. Default: as the directory says.",

@@ -14,6 +14,7 @@ from topics.cli.core.failure import USAGE, Failed
 from topics.cli.core.invocation import (
     Invocation,
     common_options,
+    file_options,
     format_option,
     json_option,
     pass_invocation,
@@ -68,8 +69,7 @@ class RecordFlags:
 @click.option(
     "--durability", type=click.Choice(["ephemeral", "memory", "disk", "fsync"]), help="Of a topic this makes."
 )
-@click.option("--idempotency-key", metavar="KEY", help="The same file with the same key is stored once.")
-@click.option("--from-line", type=click.IntRange(1), default=1, help="Begin at this line.")
+@file_options
 @json_option
 @common_options
 @pass_invocation

@@ -120,6 +120,16 @@ def common_options(command: F) -> F:
     return command
 
 
+def file_options(command: F) -> F:
+    """`--idempotency-key` and `--from-line`: of what stores a file, which may be told to do it again, or to go on."""
+    for option in (
+        click.option("--from-line", type=click.IntRange(1), default=1, help="Begin at this line, or row."),
+        click.option("--idempotency-key", metavar="KEY", help="The same file with the same key is stored once."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
 def local_options(command: F) -> F:
     """`common_options` of a command that works on a directory alone: how to reach a server is not in its help."""
     return _without(_OF_SERVERS, command)
