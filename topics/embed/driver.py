@@ -60,7 +60,7 @@ class LocalEngine:
             Rejected: refused; nothing was written.
             Fatal: the write or sync failed; the outcome is unknown until the next recovery.
         """
-        self.check_open()
+        self._check_process()
         me = threading.get_ident()
         if me in self._inside or is_held(self.lock):
             raise Reentered
@@ -73,7 +73,7 @@ class LocalEngine:
         """As `call`, or go on with what was begun. Without an event the ticket is done. Else it waits for jobs or
         copies, and nothing is under way: wait until the event is set, and call this again, or `leave`.
         """
-        self.check_open()
+        self._check_process()
         me = threading.get_ident()
         if me in self._inside or is_held(self.lock):
             raise Reentered
@@ -194,6 +194,9 @@ class LocalEngine:
     def check_open(self) -> None:
         """Refuse after `close`, after an interrupt, and in a forked child: the parent owns the directory."""
         self._check_here()
+        self._check_process()
+
+    def _check_process(self) -> None:
         if os.getpid() != self._pid:
             raise Rejected(
                 Code.SHUTTING_DOWN,

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import reduce
+from operator import attrgetter, or_
+from typing import Final
 
 from topics.calls.call import drive
 from topics.codec.log.frame import FrameView, decode_record
+from topics.codec.log.layout import COMPRESSED
 from topics.embed.driver import LocalEngine
 from topics.host.segments.reading import Reader
 from topics.kernel.errors import Corrupt
@@ -14,6 +18,8 @@ from topics.log.reads.frames import assemble
 from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.store.reading import at_hand, read_page
 from topics.store.records import Found, first_records, size_of
+
+_flags: Final = attrgetter("flags")
 
 
 class NamedRecords:
@@ -35,7 +41,7 @@ class NamedRecords:
         if buffers is not None:
             with suppress(Corrupt):  # that is told below
                 views = assemble(plan, buffers)
-                if not any(view.compressed for view in views):
+                if not COMPRESSED & reduce(or_, map(_flags, views), 0):
                     return dict(zip(plan.seqs, views, strict=True)), set(), set()
         steps = first_records(topic_id, seqs, bytes_max=bytes_max, page_bytes=page_bytes, size=size_of)
         return drive(steps, lambda query: read_page(query, self._plan, self._reader.read))

@@ -321,6 +321,8 @@ class Store(Findings, TopicStore):
             give_up(self._local, claimed, damaged)
         if left:
             give_back(self._local, claimed, left)
+        if len(views) == len(seqs):
+            return leased_of(call.queue, zip(map(views.__getitem__, seqs), claimed.jobs, strict=True))
         return leased_of(call.queue, [(views[job.seq], job) for job in claimed.jobs if job.seq in views])
 
     def _peek(self, call: jobs.Peek) -> list[PeekedJob]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from topics.kernel.errors import invalid
 from topics.kernel.limits import U64_MAX
 
@@ -25,6 +27,13 @@ def clamped(field: str, value: object, *, low: int, high: int) -> int:
 def seq_number(field: str, value: object) -> int:
     """A seq or an exclusive lower bound: u64; beyond that it is clamped, no seq is ever as high."""
     return min(whole_number(field, value), U64_MAX)
+
+
+def seconds(field: str, value: object) -> float:
+    """How long, 0 or more; no infinity."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise invalid(field, f"must be a number of seconds, 0 or more, not {value!r:.40}")
+    return value
 
 
 def flag(field: str, value: object) -> bool:

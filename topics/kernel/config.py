@@ -119,7 +119,8 @@ class TopicConfig:
 
     def deliveries_max_of(self, name: str) -> int:
         """After so many deliveries a job of a queue of this name is dead; 0: never, as without `dead_letter`."""
-        return self.max_deliveries if self.dead_letter_of(name) is not None else 0
+        most = self.max_deliveries
+        return most if most and self.dead_letter_of(name) is not None else 0
 
     def echo(self) -> dict[str, Any]:
         """The config as JSON values, every field present, in the order of the table."""

@@ -82,7 +82,7 @@ class Names:
             self._sorted = sorted(self._numbers)[1:]  # all but b""
         return self._sorted
 
-    def _new(self, name: bytes) -> None:
+    def _new(self, name: bytes) -> int:
         assert name
         if self._free:
             number = self._free.pop()
@@ -92,6 +92,7 @@ class Names:
             self._names.append(name)
         self._numbers[name] = number
         self._sorted = None
+        return number
 
 
 class Labels(Names):
@@ -116,9 +117,10 @@ class Labels(Names):
         """The number of a name, so many more holders."""
         assert holders > 0
         number = self.number(name)
-        if number == NO_LABEL:
-            (number,) = self.hold_all((name,))
-            holders -= 1
+        if number == NO_LABEL and name:
+            number = self._new(name)
+            if number == len(self._counts):
+                self._counts.append(0)
         self._counts[number] += holders
         return number
 

@@ -7,6 +7,8 @@ import time
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 import msgspec
@@ -36,12 +38,14 @@ from topics.calls.retry import Line, Talk
 from topics.calls.topics import State
 from topics.engine import commands
 from topics.engine.replies import JobsSettled, Redriven, TopicState
+from topics.kernel.checks import seconds
 from topics.kernel.errors import invalid, not_a_queue
 from topics.kernel.ids import check_topic_name, lease_id
 from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX, Limits
 from topics.log.jobs.transitions import JobState
 
 ON_GET: Final = "on_get"
+_seq_of: Final = attrgetter("seq")
 
 
 class OfQueue(msgspec.Struct, frozen=True, eq=False):
@@ -111,7 +115,9 @@ class Settle(_Jobs, Call[JobsSettled], frozen=True, eq=False, kw_only=True):
             return [self.jobs], self.lease_ids
         if isinstance(self.jobs, (str, bytes, Mapping)) or not isinstance(self.jobs, Iterable):
             return self.jobs, self.lease_ids
-        listed = list(self.jobs)
+        listed: list[Any] = list(self.jobs)
+        if listed and self.lease_ids is None and all(map(isinstance, listed, repeat(LeasedRecord))):
+            return list(map(_seq_of, listed)), [job.lease_id for job in listed]
         seqs = [job.seq if isinstance(job, LeasedRecord) else job for job in listed]
         ids: Sequence[str] | None = self.lease_ids
         if ids is None and any(isinstance(job, LeasedRecord) for job in listed):
@@ -336,7 +342,7 @@ def get_many(
     """
     if ack not in (None, ON_GET):
         raise invalid("ack", f'must be "on_get" or None, not {ack!r:.40}')
-    until_s = None if timeout is None else time.monotonic() + _seconds("timeout", timeout)
+    until_s = None if timeout is None else time.monotonic() + seconds("timeout", timeout)
     jobs, is_over = list[LeasedRecord](), False
     while not jobs and not is_over:
         wait_ms = WAIT_MS_MAX
@@ -356,12 +362,6 @@ def get(
     """The next job: waits for one `timeout` seconds, without it for ever. None if none came. Else as `get_many`."""
     jobs = yield from get_many(queue, 1, timeout=timeout, lease_ms=lease_ms, ack=ack)
     return jobs[0] if jobs else None
-
-
-def _seconds(field: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        raise invalid(field, f"must be a number of seconds, 0 or more, not {value!r:.40}")
-    return value
 
 
 # Of a single job.

@@ -45,7 +45,7 @@ class LeasedRecord(Record):
     def __init__(
         self, view: FrameView, queue: Any, lease_id: str, deadline: int, deliveries: int, priority: int
     ) -> None:
-        super().__init__(view)
+        self._view = view  # as a record's, without another call a job
         self.queue = queue
         self.lease_id = lease_id
         self.deadline = deadline

@@ -142,7 +142,8 @@ def _deal(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms
         room, due_ms = _room(queue, topic, now_ms)
         if not room:
             return due_ms
-        wanted = min(sum(claimer.asks.count_max for claimer in group), room, PASS_JOBS_MAX)
+        asked = group[0].asks.count_max if len(group) == 1 else sum(one.asks.count_max for one in group)
+        wanted = min(asked, room, PASS_JOBS_MAX)
         try:
             size = _FRAME_ROOM * (1 + len(group)) + 8 * min(wanted, topic.index.live_count)
             state.check_space(lane.shard, size, keep_reserve=True)

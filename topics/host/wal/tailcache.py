@@ -20,6 +20,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from topics.log.regions import WalFileId
 
 BATCH_COST: Final = 200  # bytes that a batch takes beside its own, and a chunk
@@ -27,14 +29,15 @@ CHUNK_COST: Final = 40
 HOLES_MAX: Final = 4096
 
 
-class _Batch:
-    """Bytes [start, stop) of a file, in chunks."""
+class _Batch(msgspec.Struct, gc=False, eq=False):
+    """Bytes [start, stop) of a file, in chunks. It refers to bytes only, and there are thousands: no collector looks at
+    them.
+    """
 
-    __slots__ = ("chunks", "cost", "start", "stop")
-
-    def __init__(self, start: int, stop: int, chunks: Sequence[bytes]) -> None:
-        self.start, self.stop, self.chunks = start, stop, chunks
-        self.cost = stop - start + CHUNK_COST * len(chunks) + BATCH_COST
+    start: int
+    stop: int
+    chunks: Sequence[bytes]
+    cost: int
 
     def data(self) -> bytes:
         """All of it. Chunks are joined by the first who asks, for nobody asks for most of them."""
@@ -71,7 +74,7 @@ class TailCache:
             return
         self._wanted -= size
         starts, batches = self._kept
-        batch = _Batch(start, start + size, chunks)
+        batch = _Batch(start, start + size, chunks, size + CHUNK_COST * len(chunks) + BATCH_COST)
         batches.append(batch)  # first: whoever finds a start finds its batch
         starts.append(start)
         self.size += batch.cost

@@ -217,10 +217,8 @@ class WalFile:
         self._busy = True
         ops = self._rotate(batch.size, ts) if begins_file else list[DiskOp]()
         assert self.file is not None
-        chunks = list(batch.chunks)
         mark = self._due_mark(ts) if batch.size else b""
-        if mark:
-            chunks.insert(0, mark)
+        chunks = (mark, *batch.chunks) if mark else batch.chunks
         size = batch.size + len(mark)
         assert size == 0 or self._tail + size + MARK_SIZE <= self._size
         path = self._path
