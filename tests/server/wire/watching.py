@@ -88,11 +88,12 @@ class Place:
 
 
 @asynccontextmanager
-async def place(kind="wire", *, limits=ROOMY, **options):
+async def place(kind="wire", *, limits=ROOMY, shards=None, **options):
     """`kind`: the plane, as in `plane_of`."""
     clock, site = ManualClock(), new_site(limits=limits, **options)
     threads = Threads(inline_bytes_max=1 << 20)  # so that who waits is blocked, and nobody else
-    async with alone(), begun(site, clock=clock, threads=threads) as runtime, trio.open_nursery() as nursery:
+    serving_it = begun(site, clock=clock, threads=threads, shards=shards)
+    async with alone(), serving_it as runtime, trio.open_nursery() as nursery:
         if kind == "wire":
             yield Place(site, runtime, clock, Wire(site, nursery, None), nursery)
         else:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from topics.codec.log.frame import FrameView
-from topics.engine.commands import Append, Command, DeleteRouter, PutRouter
+from topics.engine.commands import Append, CatchUp, Command, DeleteRouter, PutRouter
 from topics.engine.replies import BroughtOver
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability, TopicConfig
@@ -69,8 +69,8 @@ class RouterWorkload(Workload):
 
 
 class StandingRouters(RouterWorkload):
-    """Half of the wishes are for routers that stay, and for records of their source. Nobody else writes to their
-    topics, and nothing is deleted there.
+    """Half of the wishes are for routers that stay, for records of their source, and of who reads and waits for copies.
+    Nobody else writes to their topics, and nothing is deleted there.
     """
 
     names = (*NAMES, *dict.fromkeys(topic for ends in STANDING.values() for topic in ends[:2]))
@@ -85,7 +85,10 @@ class StandingRouters(RouterWorkload):
         rng = self._random
         if rng.random() < 0.5:
             return super().command(heads)
-        if rng.random() < 0.3:
+        kind = rng.choices(("put", "read", "append"), (30, 10, 60))[0]
+        if kind == "read":
+            return CatchUp(topic=rng.choice(self.names))
+        if kind == "put":
             name = rng.choice(tuple(STANDING))
             source, dest, match = STANDING[name]
             return PutRouter(router=name, source=source, dest=dest, filter=match)
