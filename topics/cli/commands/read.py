@@ -20,13 +20,13 @@ from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import parse_duration_ms, parse_moment
 from topics.cli.io.terminal import TerminalStyle
-from topics.cli.target.consumed import Consumed
 
 if TYPE_CHECKING:
     from topics.calls.blocking import Topic, TopicStore
     from topics.calls.page import Page
     from topics.calls.watching.rules import Start
     from topics.cli.io.lines import Item
+    from topics.cli.target.consumed import Consumed
 
 TAIL_DEFAULT = 10
 
@@ -144,6 +144,8 @@ def tail(
     With --consumer it goes on where the last one ended, however that was: nothing is left out, and what was printed
     last may come again. `topics consumer set` makes one.
     """
+    from topics.cli.target.consumed import Consumed
+
     is_placed = from_seq is not None or since is not None or consumer is not None
     if sum((from_seq is not None, since is not None, consumer is not None, now, lines is not None)) > 1:
         raise Failed("give one of --from, --since, --consumer, --now and --lines", code=USAGE)
