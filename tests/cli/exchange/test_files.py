@@ -178,6 +178,7 @@ def test_standard_streams(at: Call) -> None:
     packed = at("import", "u", "-", stdin=gzip.compress(at("export", "t", "-").out))
 
     assert out.err.endswith("t: 2 records (seqs 1–2) written to standard output\n")
+    assert "(seq 2) written" in at("export", "t", "-", "--from", "1").err
     assert (back.code, packed.code) == (0, 0), back.err + packed.err
     assert [row["data"] for row in at("get", "u", "--json").lines] == [1, 2, 1, 2]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from topics.calls.page import Page, Record, tombstone_fields
-from topics.cli.io.quantities import counted, moment
+from topics.cli.io.quantities import counted, moment, seqs
 from topics.cli.io.terminal import TerminalStyle, safe
 from topics.log.floors import Gap, Reason
 
@@ -70,13 +70,13 @@ def text_line(item: Item, pen: TerminalStyle, topic: str | None = None, *, is_fu
 
 def gap_text(gap: Gap) -> str:
     """A tombstone in words."""
-    seqs = f"seq {gap.gap_from}" if gap.gap_from == gap.gap_to else f"seqs {gap.gap_from}\u2013{gap.gap_to}"
+    gone = seqs(gap.gap_from, gap.gap_to)
     if gap.reason is Reason.RECREATED:  # what is there of this range follows
-        left = "it is empty" if gap.gap_to < gap.gap_from else f"what does not follow of {seqs} is gone"
+        left = "it is empty" if gap.gap_to < gap.gap_from else f"what does not follow of {gone} is gone"
         anew = "the position is not of this topic as it is now, which is read from its beginning"
         return f"\u2205 [recreated] {anew}; {left}"
     why = _WHY[gap.reason.value]
-    return f"\u2205 LOST {seqs} [{gap.reason.value}] {counted(gap.missed_estimate, 'record')}: {why}"
+    return f"\u2205 LOST {gone} [{gap.reason.value}] {counted(gap.missed_estimate, 'record')}: {why}"
 
 
 def _record(record: Record, pen: TerminalStyle) -> tuple[str, str]:
