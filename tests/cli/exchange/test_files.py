@@ -266,7 +266,7 @@ def test_a_pipe_that_has_no_name_but_its_descriptors(call: Call) -> None:
     command = [sys.executable, "-m", "topics", "export", "t", "/dev/stdout", "--csv"]
     said = subprocess.run(command, capture_output=True, check=True)
     assert said.stdout.count(b"\r\n") == said.stdout.count(b"\n") == 2
-    assert b"1 record (seqs 1" in said.stderr
+    assert b"1 record (seq 1)" in said.stderr
     reads, writes = os.pipe()
     try:
         done = call("export", "t", f"/dev/fd/{writes}", "--jsonl")
