@@ -179,6 +179,7 @@ def test_standard_streams(at: Call) -> None:
     packed = at("import", "u", "-", stdin=gzip.compress(at("export", "t", "-").out))
 
     assert out.err.endswith("t: 2 records (seqs 1–2) written to standard output\n")
+    assert "(seq 2) written" in at("export", "t", "-", "--from", "1").err
     assert (back.code, packed.code) == (0, 0), back.err + packed.err
     assert [row["data"] for row in at("get", "u", "--json").lines] == [1, 2, 1, 2]
 
@@ -266,7 +267,7 @@ def test_a_pipe_that_has_no_name_but_its_descriptors(call: Call) -> None:
     command = [sys.executable, "-m", "topics", "export", "t", "/dev/stdout", "--csv"]
     said = subprocess.run(command, capture_output=True, check=True)
     assert said.stdout.count(b"\r\n") == said.stdout.count(b"\n") == 2
-    assert b"1 record (seqs 1" in said.stderr
+    assert b"1 record (seq 1)" in said.stderr
     reads, writes = os.pipe()
     try:
         done = call("export", "t", f"/dev/fd/{writes}", "--jsonl")

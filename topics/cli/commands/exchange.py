@@ -34,7 +34,7 @@ from topics.cli.exchange.importing import ImportedFile
 from topics.cli.exchange.outlet import is_standard_output
 from topics.cli.exchange.putting import PutRules, Putting, check_key, run
 from topics.cli.io.interrupts import stopping_gently
-from topics.cli.io.quantities import counted
+from topics.cli.io.quantities import counted, seqs
 from topics.cli.target.place import is_missing
 
 if TYPE_CHECKING:
@@ -120,9 +120,11 @@ def _print_exported(done: Exported, *, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(attrs.asdict(done)).decode(), err=is_err)
         return
-    seqs = "" if done.first_seq is None else f" (seqs {done.first_seq}\u2013{done.last_seq})"
+    of = (
+        "" if done.first_seq is None or done.last_seq is None else f" ({seqs(done.first_seq, done.last_seq)})"
+    )
     where = "standard output" if is_err else done.file
-    click.echo(f"{done.topic}: {counted(done.records, 'record')}{seqs} written to {where}", err=is_err)
+    click.echo(f"{done.topic}: {counted(done.records, 'record')}{of} written to {where}", err=is_err)
     if done.lost:
         total = sum(done.lost.values())
         why = ", ".join(f"{count:,} {reason}" for reason, count in sorted(done.lost.items()))

@@ -17,7 +17,7 @@ import click
 
 from topics.cli.core.failure import USAGE, Failed, code_of
 from topics.cli.io.interrupts import Interrupts
-from topics.cli.io.quantities import counted, rate, size
+from topics.cli.io.quantities import counted, rate, seqs, size
 from topics.cli.io.source import BadLine
 from topics.cli.io.terminal import has_bar, json_line, progress
 from topics.kernel.limits import MIB
@@ -253,8 +253,8 @@ def _failure(putting: Putting, error: BaseException | None) -> BaseException | N
 def _seqs(putting: Putting) -> str:
     if putting.last is None or putting.first_seq is None:
         return ""
-    first, last = putting.first_seq, putting.last.last_seq
-    return f" (seq {first})" if first == last else f" (seqs {first}\u2013{last})"
+    assert putting.last.last_seq is not None
+    return f" ({seqs(putting.first_seq, putting.last.last_seq)})"
 
 
 def _print_summary(putting: Putting) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from topics.calls.page import Page, Record, tombstone_fields
-from topics.cli.io.quantities import counted, moment
+from topics.cli.io.quantities import counted, moment, seqs
 from topics.cli.io.terminal import TerminalStyle, safe
-from topics.log.floors import Gap
+from topics.log.floors import Gap, Reason
 
 Item = Record | Gap
 _ON_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")  # in JSON text a bare line end can only be white space
@@ -25,7 +25,6 @@ _WHY = {
     "corrupt": "damaged, and repaired away",
     "restart": "ephemeral, and the process restarted",
     "source_trim": "lost in the router's source, or longer than this topic's max_record_bytes",
-    "recreated": "the position is not of this topic as it is now, so it is read from its beginning",
 }
 
 
@@ -71,11 +70,13 @@ def text_line(item: Item, pen: TerminalStyle, topic: str | None = None, *, is_fu
 
 def gap_text(gap: Gap) -> str:
     """A tombstone in words."""
-    seqs = f"seq {gap.gap_from}" if gap.gap_from == gap.gap_to else f"seqs {gap.gap_from}\u2013{gap.gap_to}"
-    if gap.gap_to < gap.gap_from:  # created again, and nothing in it yet
-        seqs = "all before"
+    gone = seqs(gap.gap_from, gap.gap_to)
+    if gap.reason is Reason.RECREATED:  # what is there of this range follows
+        left = "it is empty" if gap.gap_to < gap.gap_from else f"what does not follow of {gone} is gone"
+        anew = "the position is not of this topic as it is now, which is read from its beginning"
+        return f"\u2205 [recreated] {anew}; {left}"
     why = _WHY[gap.reason.value]
-    return f"\u2205 LOST {seqs} [{gap.reason.value}] {counted(gap.missed_estimate, 'record')}: {why}"
+    return f"\u2205 LOST {gone} [{gap.reason.value}] {counted(gap.missed_estimate, 'record')}: {why}"
 
 
 def _record(record: Record, pen: TerminalStyle) -> tuple[str, str]:

@@ -72,6 +72,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def seqs(first: int, last: int) -> str:
+    """`seq 7`, `seqs 1–7`."""
+    return f"seq {first}" if first == last else f"seqs {first}\u2013{last}"
+
+
 def moment(ts: int | None) -> str:
     """UTC, to the millisecond; `never` for None."""
     if ts is None:
