@@ -34,7 +34,7 @@ from topics.host.directory.layout import find_shards, find_wal_files, read_forma
 from topics.host.directory.size_limits import read_log
 from topics.kernel.config import Durability, TopicType
 from topics.kernel.errors import CannotOpen, Code, Corrupt, Rejected, Unusable, invalid, not_a_queue
-from topics.kernel.limits import REPLANS_MAX, SCAN_SEQS_MAX, WHY_PARTS_MAX
+from topics.kernel.limits import REPLANS_MAX, SCAN_SEQS_MAX, WHY_MS_MAX, WHY_PARTS_MAX
 from topics.kernel.ports import Disk
 from topics.log.topic import Topic
 
@@ -149,9 +149,9 @@ class _Known:
     def too_little(self) -> Rejected:
         return Rejected(
             Code.THROTTLED,
-            f"at most {self.budget.bytes_max} bytes of the log are looked at here, which do not reach back to a"
-            f" snapshot, and {self.budget.bytes_left} are left; take a checkpoint first, or ask the directory itself:"
-            f" topics why --data",
+            f"{self.budget.bytes_read} bytes of the log were looked at, which do not reach back to a snapshot, and"
+            f" {self.budget.bytes_left} are left (at most {self.budget.bytes_max} are looked at here, for {WHY_MS_MAX}"
+            f" ms); take a checkpoint first, or ask the directory itself: topics why --data",
             topic=self.name,
         )
 

@@ -6,6 +6,7 @@ import { matchOf } from "./records.mjs"
 
 const EVENTS = [["When"], ["What", "fill"], ["In the log", "wide"]]
 const PARTS = [["Seqs", "n"], ["A reader is told"], ["Because", "fill"], ["When", "wide"]]
+const ROWS_MAX = 500
 const SENTENCE_MAX = 4000 // of a failure, whose reason has 1 KiB, and a name or two
 export function reasons(topic, _, asked) {
   const seq = el("input", { type: "number", min: "1", step: "1", inputmode: "numeric", value: asked, required: true })
@@ -30,10 +31,15 @@ export function reasons(topic, _, asked) {
 
   function askRange(cursor) {
     const match = matchOf(tag.value)
-    ask({ from_seq: cursor, node: node.value, match: match && JSON.stringify(match) }, (answer) => [
-      ranges(answer),
-      answer.next_from_seq !== undefined && el("p", { class: "buttons" }, button("On →", () => askRange(answer.next_from_seq))),
-    ])
+    ask({ from_seq: cursor, node: node.value, match: match && JSON.stringify(match) }, (answer) => pageOf(answer, 0))
+  }
+
+  // An answer has 10 000 parts at most, which is more than a page can draw at once.
+  function pageOf(answer, at) {
+    const after = at + ROWS_MAX
+    const on = after < answer.parts.length ? () => put(found, pageOf(answer, after))
+      : answer.next_from_seq !== undefined && (() => askRange(answer.next_from_seq))
+    return [ranges({ ...answer, parts: answer.parts.slice(at, after) }), on && el("p", { class: "buttons" }, button("On →", on))]
   }
 
   const element = el("section", { "aria-label": "Why" },
