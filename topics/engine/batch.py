@@ -191,9 +191,9 @@ class Shard:
         writing = self.in_flight.size if self.in_flight is not None and not self.written else 0
         return self.pending_bytes + writing
 
-    def has_room(self, size: int) -> bool:
-        """Whether so many more bytes fit into its files, and among what waits."""
-        fits = self.unwritten_bytes + size <= self.space_left
+    def has_room(self, size: int, *, reserve: int) -> bool:
+        """Whether so many more bytes fit into its files, where `reserve` stays free, and among what waits."""
+        fits = self.unwritten_bytes + size + reserve <= self.space_left
         return fits and self.pending_bytes + size <= PENDING_BYTES_MAX
 
     def add(self, entry: Entry) -> None:

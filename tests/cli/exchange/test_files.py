@@ -503,11 +503,31 @@ def test_what_a_killed_export_left_goes_with_the_next_one(call: Call) -> None:
         for process in others.values():
             process.kill()
             process.wait()
+        kept = {path.with_name(f"{path.name}.bak") for path in begun}  # nothing that an export has made
+        for path in kept:
+            path.touch()
         assert call("export", "t", "out.jsonl").code == 0
-        assert len(list(pathlib.Path().glob(".topics-export-*"))) == 1
+        assert len(set(pathlib.Path().glob(".topics-export-*")) - kept) == 1
         assert call("export", "t", "other.jsonl").code == 0
-        assert list(pathlib.Path().glob(".topics-export-*")) == []
+        assert set(pathlib.Path().glob(".topics-export-*")) == kept
     finally:
         for process in others.values():
             process.kill()
             process.communicate()
+
+
+def test_an_export_is_not_taken_for_abandoned_when_its_file_gets_its_name(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("put", "t", "-", stdin=b"1\n")
+    replace = pathlib.Path.replace
+
+    def export_meanwhile(beside: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+        monkeypatch.setattr(pathlib.Path, "replace", replace)
+        with opened("out.jsonl") as file:
+            file.write(b"another")
+        return replace(beside, target)
+
+    monkeypatch.setattr(pathlib.Path, "replace", export_meanwhile)
+    assert call("export", "t", "out.jsonl").code == 0
+    assert json.loads(pathlib.Path("out.jsonl").read_bytes())["data"] == 1

@@ -13,7 +13,14 @@ from topics.engine.commands import Append, DeleteRecords, PutRouter, PutTopic
 from topics.host.checkpoint.steps import Propose
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.ids import shard_of
-from topics.kernel.limits import FORWARD_BYTES_MAX, MOVE_RETRY_MAX_MS, MOVE_RETRY_MS, TIME_AHEAD_MAX_MS
+from topics.kernel.limits import (
+    FORWARD_BYTES_MAX,
+    MOVE_RETRY_MAX_MS,
+    MOVE_RETRY_MS,
+    PENDING_BYTES_MAX,
+    TIME_AHEAD_MAX_MS,
+    Limits,
+)
 from topics.store.forwarding import forwarding
 
 
@@ -595,3 +602,15 @@ def test_what_would_go_along_by_a_further_router_holds_up_nobody_who_fits():
 
     assert driver.datas("b") == [b"1", b"2"]
     assert all(driver.datas(f"d{number}") == [b"1", b"2"] for number in range(100))
+
+
+@pytest.mark.rule("S8.13", "S8.17")
+def test_a_reserve_larger_than_what_may_wait_to_be_written_parts_no_copies_from_their_source():
+    driver = Routing(limits=Limits(wal_reserve=PENDING_BYTES_MAX))
+    driver.put("a", durability="disk")
+    driver.route("a", "b")
+    ticket = driver.propose(driver.appending(b"x", topic="a"))
+    while not ticket.done:
+        assert driver.step(0)
+
+    assert driver.datas("b") == [b"x"]

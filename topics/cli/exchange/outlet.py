@@ -26,6 +26,7 @@ STDOUT: Final = "-"
 _DEVICES: Final = Path("/dev")
 _GZIP_WINDOW: Final = 31  # zlib's word for "with gzip's head and tail"
 _GZIP_LEVEL: Final = 5
+_TOKEN_BYTES: Final = 8
 
 
 class Sink(Protocol):
@@ -137,8 +138,7 @@ def _written_beside(path: Path, found: os.stat_result | None) -> Iterator[IO[byt
                 if found is not None:
                     os.fchmod(fd, stat.S_IMODE(found.st_mode))
                 os.fsync(fd)
-        with _naming(path):
-            beside.replace(path)
+                beside.replace(path)  # while it is locked: else another export may take it for abandoned
     except BaseException:
         with suppress(FileNotFoundError):
             beside.unlink()
@@ -150,11 +150,11 @@ def _written_beside(path: Path, found: os.stat_result | None) -> Iterator[IO[byt
 def _begun_beside(path: Path) -> tuple[Path, int]:
     """A file of this export, locked as long as it is open. Those of exports to the same name that were killed go."""
     target = hashlib.blake2s(os.fsencode(path.name), digest_size=4).hexdigest()
-    for left in path.parent.glob(f".topics-export-{target}-*"):
+    for left in path.parent.glob(f".topics-export-{target}-{'[0-9a-f]' * 2 * _TOKEN_BYTES}"):
         with suppress(OSError):
             _remove_abandoned(left)
     while True:
-        beside = path.parent / f".topics-export-{target}-{secrets.token_hex(8)}"
+        beside = path.parent / f".topics-export-{target}-{secrets.token_hex(_TOKEN_BYTES)}"
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with suppress(OSError):  # a file system without locks
             fcntl.flock(fd, fcntl.LOCK_EX)

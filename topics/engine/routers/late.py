@@ -131,7 +131,7 @@ def propose_bring_over(state: EngineState, lane: Lane, ticket: Ticket, now_ms: i
         now_ms = state.time.push(order.at_ms)
     copies = _planned(state, route, command, now_ms)
     copies.go_on()
-    if not state.shards[lane.shard].has_room(copies.size + state.limits.wal_reserve):
+    if not state.shards[lane.shard].has_room(copies.size, reserve=state.limits.wal_reserve):
         copies = _planned(state, route, command, now_ms)  # alone: further routers are late, then
     state.check_space(lane.shard, copies.size, keep_reserve=True)
     staged = copies.staged

@@ -216,7 +216,7 @@ def _write(
     if state.routes and count and state.routes.leading_from(lane.topic_id):
         copies = Copies(state, now_ms)
         copies.follow(Given(lane, first_seq, records, now_ms))
-        if state.shards[lane.shard].has_room(needed + copies.size + state.limits.wal_reserve):
+        if state.shards[lane.shard].has_room(needed + copies.size, reserve=state.limits.wal_reserve):
             needed += copies.size
         else:
             copies = None  # they are late: nothing that a source gets is refused for them
