@@ -26,8 +26,9 @@ from topics.server.runtime.log import log
 from topics.server.tls import shake_hands
 from topics.server.wire.answers import AnswerWriter
 from topics.server.wire.connection import HandOver, WireConnection
-from topics.server.wire.edges import SocketEdge, TlsEdge
+from topics.server.wire.edges import PolledEdge, SocketEdge, TlsEdge
 from topics.server.wire.patience import WireOptions
+from topics.server.wire.poller import HAS_EPOLL, Poller
 
 BACKLOG: Final = 1024
 REBIND_TRIES: Final = 20
@@ -103,6 +104,13 @@ class _Slot:
     stream: trio.SocketStream
     scope: trio.CancelScope
     connection: WireConnection | None = None
+    polled: PolledEdge | None = None
+
+    async def force(self) -> None:
+        """Close it: whoever sends or receives goes on at once."""
+        if self.polled is not None:
+            self.polled.close()
+        await trio.aclose_forcefully(self.stream)
 
 
 class Listener:
@@ -129,6 +137,7 @@ class Listener:
         self._open: set[_Slot] = set()
         self._refusing = 0
         self._writer = AnswerWriter(time.time)
+        self._poller = Poller(site) if HAS_EPOLL else None
 
     @property
     def connections(self) -> int:
@@ -137,13 +146,19 @@ class Listener:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Accept and serve, until `drain` and the end of the last connection. Survives running out of descriptors."""
-        async with trio.open_nursery() as connections:
-            try:
-                with self._accepting:
-                    task_status.started()
-                    await trio.serve_listeners(self._serve, list(self.listeners), handler_nursery=connections)
-            finally:
-                self._shut.set()
+        async with trio.open_nursery() as pollers:
+            if self._poller is not None:
+                pollers.start_soon(self._poller.run)
+            async with trio.open_nursery() as connections:
+                try:
+                    with self._accepting:
+                        task_status.started()
+                        await trio.serve_listeners(
+                            self._serve, list(self.listeners), handler_nursery=connections
+                        )
+                finally:
+                    self._shut.set()
+            pollers.cancel_scope.cancel()
         self.ended.set()
 
     async def refuse_more(self) -> None:
@@ -170,7 +185,7 @@ class Listener:
         self.counts.forced += len(left)
         log.warning("drain.forced", connections=len(left))
         for slot in left:
-            await trio.aclose_forcefully(slot.stream)
+            await slot.force()
         with trio.move_on_after(_FORCED_S):
             await self.ended.wait()
 
@@ -195,13 +210,16 @@ class Listener:
         finally:
             self._open.discard(slot)
             self.counts.open = len(self._open)
-            await trio.aclose_forcefully(stream)
+            await slot.force()
 
     async def _serve_slot(self, slot: _Slot) -> None:
         context = self.context
         edge: SocketEdge | TlsEdge
         if context is None:
-            edge = SocketEdge(slot.stream)
+            if self._poller is not None:
+                edge = slot.polled = PolledEdge(slot.stream, self._poller)
+            else:
+                edge = SocketEdge(slot.stream)
         else:
             try:
                 edge = TlsEdge(await shake_hands(slot.stream, context, timeout_s=self._options.handshake_s))

@@ -15,6 +15,7 @@ import trio
 from topics.server.api.edge import Edge
 from topics.server.api.memory import Share
 from topics.server.api.site import Site
+from topics.server.wire.edges import PolledEdge, Take
 from topics.server.wire.patience import Phase, WireOptions
 from topics.server.wire.receiving import Incoming
 from topics.server.wire.sending import Outgoing
@@ -39,6 +40,7 @@ class PeerLink:
         self._site = site
         self._bounded = False
         self._idle_since = 0.0
+        self._resting: trio.CancelScope | None = None
 
     # How long the peer is waited for.
 
@@ -122,6 +124,25 @@ class PeerLink:
         self.room.release()
         with trio.CancelScope(deadline=trio.current_time() + LINGER_S, shield=True):
             await self.edge.aclose()
+
+    async def rest_until(self, take: Take) -> bytes | None:
+        """What comes next and is not taken: `take` is offered it, perhaps by another task. None if `stir` is called."""
+        edge = self.edge
+        if isinstance(edge, PolledEdge):
+            return await edge.rest(take)
+        with trio.CancelScope() as self._resting:
+            while True:
+                data = await edge.receive()
+                if not take(data):
+                    return data
+        return None
+
+    def stir(self) -> None:
+        """Whoever rests goes on."""
+        if isinstance(self.edge, PolledEdge):
+            self.edge.stir()
+        elif self._resting is not None:
+            self._resting.cancel()
 
     # As the handlers' Peer.
 
