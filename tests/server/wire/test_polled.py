@@ -307,7 +307,7 @@ async def test_who_is_closed_by_force_while_his_request_is_begun_loses_the_answe
     async with served(durability="fsync") as (listener, runtime, port, disk):
         _, client = await begun_request(listener, port, disk)
         (slot,) = listener._open
-        await slot.force()
+        slot.force()
         await wait_all_tasks_blocked(SETTLE_S)
         assert (listener.connections, runtime.in_flight) == (0, 1)
         disk.goes.set()

@@ -70,7 +70,8 @@ class WireConnection:
         self._requests = 0
         self._socket: WebSocket | None = None
         self._key: Key | None = None
-        self._tasks: trio.Nursery
+        self._is_revoked = False
+        self.tick: int | None = None  # of the wheel
         self._writer = AnswerWriter(self.options.now_s)
         self._again = Again(self._link, site, self._gather)
         self._is_streaming = False  # an answer in pieces, the last one
@@ -90,12 +91,7 @@ class WireConnection:
 
     async def serve(self) -> None:
         """Until the connection ends, which closes the edge. Nothing that a peer or a handler does is raised."""
-        async with trio.open_nursery() as self._tasks:
-            self._tasks.start_soon(self._link.end_idle)
-            await self._serve_guarded()
-            self._tasks.cancel_scope.cancel()
-
-    async def _serve_guarded(self) -> None:
+        self.site.wheel.set(self, self._link.idle_until())
         try:
             with self._link.scope:
                 await self._serve()
@@ -106,6 +102,7 @@ class WireConnection:
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             await self._broken(bug)
         finally:
+            self.site.wheel.drop(self)
             self._again.end()
             if self._key is not None:
                 self._key.unbind(self._end_revoked)
@@ -123,12 +120,19 @@ class WireConnection:
             self._socket.revoke()
         else:
             self.end_if_idle()
-        self._tasks.start_soon(self._force)
+        self._is_revoked = True
+        self.site.wheel.set(self, trio.current_time() + REVOKED_GRACE_S)
 
-    async def _force(self) -> None:
-        await trio.sleep(REVOKED_GRACE_S)
-        with trio.move_on_after(0):
-            await self._link.edge.aclose()
+    def due(self) -> None:
+        """The wheel looks at it: its key was revoked a while ago, or it may have been idle for too long."""
+        if self._is_revoked:
+            self._link.edge.close()
+            return
+        until = self._link.idle_until()
+        if until > trio.current_time():
+            self.site.wheel.set(self, until)
+        else:
+            self._link.scope.cancel()
 
     # Requests.
 

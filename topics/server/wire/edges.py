@@ -55,6 +55,9 @@ class SocketEdge:
     async def aclose(self) -> None:
         await self.stream.aclose()
 
+    def close(self) -> None:
+        self.stream.socket.close()
+
 
 class PolledEdge(SocketEdge):
     """A socket whose bytes are told by a `Poller`. Only one task receives from it."""
@@ -103,10 +106,14 @@ class PolledEdge(SocketEdge):
             self._wake(outcome.Value(None))
 
     async def aclose(self) -> None:
-        self.close()
+        self._leave_poller()
         await super().aclose()
 
     def close(self) -> None:
+        self._leave_poller()
+        super().close()
+
+    def _leave_poller(self) -> None:
         """Whoever receives goes on at once."""
         if self._is_closed:
             return
@@ -187,3 +194,6 @@ class TlsEdge:
 
     async def aclose(self) -> None:
         await self.stream.aclose()
+
+    def close(self) -> None:
+        self.stream.transport_stream.socket.close()

@@ -44,15 +44,12 @@ class PeerLink:
 
     # How long the peer is waited for.
 
-    async def end_idle(self) -> None:
-        """A task of its own, so that a request moves no deadline: that would cost as much as reading a small body."""
-        while True:
-            await trio.sleep_until(self._idle_since + self.options.idle_s)
-            if self.phase is Phase.IDLE and trio.current_time() >= self._idle_since + self.options.idle_s:
-                self.scope.cancel()
-                return
-            if self.phase is not Phase.IDLE:
-                await trio.sleep(self.options.idle_s)
+    def idle_until(self) -> float:
+        """When it has been idle for too long, as far as can be known now. It is looked at then: a request that moved a
+        deadline would cost as much as reading a small body.
+        """
+        since = self._idle_since if self.phase is Phase.IDLE else trio.current_time()
+        return since + self.options.idle_s
 
     def rest(self) -> None:
         """Between requests, from now on."""
