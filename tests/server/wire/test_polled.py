@@ -2,6 +2,7 @@
 
 import re
 import socket
+import struct
 import threading
 from contextlib import asynccontextmanager
 
@@ -317,3 +318,83 @@ async def test_who_is_closed_by_force_while_his_request_is_begun_loses_the_answe
         assert runtime.engine.topic_state("t").head_seq == 2
         assert runtime.in_flight == listener._site.keys.stranger.requests == listener._site.requests.size == 0
         await client.aclose()
+
+
+POLL = post(b'{"from_seq":0,"wait_ms":30000}', path=b"/v0/topics/t/diff")
+BEGIN = post(b'{"topics":{"t":{"from_seq":0}}}', path=b"/v0/watch")
+
+
+async def waiting(port, listener, request):
+    """A client whose request waits for news, and its connection."""
+    client = await trio.open_tcp_stream("127.0.0.1", port)
+    await client.send_all(request)
+    await wait_all_tasks_blocked(SETTLE_S)
+    (slot,) = listener._open
+    assert not slot.connection.is_idle
+    return client
+
+
+async def test_a_long_poll_whose_peer_ends_his_side_is_answered_at_once():
+    async with served() as (listener, _, port, _):
+        client = await waiting(port, listener, POLL)
+        await client.send_eof()
+        text = b"".join([data async for data in client])
+
+        assert text.startswith(b"HTTP/1.1 200")
+        await client.aclose()
+
+
+@pytest.mark.parametrize("before", [b"", get()], ids=["nothing", "a request"])
+async def test_a_long_poll_whose_peer_is_gone_ends(before):
+    async with served() as (listener, _, port, _):
+        client = await waiting(port, listener, POLL)
+        client.socket._sock.send(before)
+        await wait_all_tasks_blocked(SETTLE_S)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await client.aclose()  # a reset
+        while listener.connections:
+            await trio.lowlevel.checkpoint()
+
+        assert listener._site.bugs == listener._site.held_bytes == 0
+
+
+async def test_what_comes_during_a_long_poll_is_kept_and_answered_behind_it():
+    async with served() as (listener, _, port, _):
+        client = await waiting(port, listener, POLL)
+        for piece in (WRITE[:30], WRITE[30:]):
+            client.socket._sock.send(piece)
+            await wait_all_tasks_blocked(SETTLE_S)
+        assert listener._site.held_bytes >= len(WRITE)
+        other = await trio.open_tcp_stream("127.0.0.1", port)
+        for _ in range(2):
+            await other.send_all(WRITE)
+            assert (await other.receive_some()).startswith(b"HTTP/1.1 200")
+        text = b""
+        while text.count(b"HTTP/1.1 200") < 2:
+            text += await client.receive_some()
+
+        assert [b'"first_seq"' in answer for answer in text.split(b"HTTP/1.1 200")[1:]] == [False, True]
+        assert listener._site.held_bytes == 0
+        for stream in (client, other):
+            await stream.aclose()
+
+
+async def test_a_stream_ends_with_its_peers_side_and_by_force():
+    async with served() as (listener, _, port, _):
+        for end in (
+            lambda client, slot: client.socket._sock.shutdown(socket.SHUT_WR),
+            lambda _, slot: slot.force(),
+        ):
+            client = await trio.open_tcp_stream("127.0.0.1", port)
+            await client.send_all(BEGIN)
+            wid = re.search(b"wid_[-_A-Za-z0-9]+", await client.receive_some())[0]
+            await client.aclose()
+            client = await waiting(port, listener, get(path=b"/v0/watch/" + wid))
+            assert (await client.receive_some()).startswith(b"HTTP/1.1 200")
+            (slot,) = listener._open
+            end(client, slot)
+            while listener.connections:
+                await trio.lowlevel.checkpoint()
+            await client.aclose()
+
+        assert listener._site.bugs == listener._site.streams.taken == 0

@@ -62,7 +62,7 @@ class SocketEdge:
 class PolledEdge(SocketEdge):
     """A socket whose bytes are told by a `Poller`. Only one task receives from it."""
 
-    __slots__ = ("_fd", "_has_ended", "_is_closed", "_is_readable", "_poller", "_take", "_task")
+    __slots__ = ("_fd", "_has_ended", "_is_closed", "_is_readable", "_poller", "_take", "_task", "_told")
 
     def __init__(self, stream: trio.SocketStream, poller: Poller) -> None:
         super().__init__(stream)
@@ -71,6 +71,7 @@ class PolledEdge(SocketEdge):
         self._is_readable = self._has_ended = self._is_closed = False
         self._task: trio.lowlevel.Task | None = None  # it waits until something comes
         self._take: Take | None = None  # what comes is offered there first
+        self._told: Callable[[], None] | None = None
         poller.add(self._fd, self)
 
     async def receive(self) -> bytes:
@@ -82,9 +83,15 @@ class PolledEdge(SocketEdge):
                 await trio.lowlevel.checkpoint()  # whoever sends without pause has no more than his turn
             else:
                 await self._wait()
-            data = self._receive_nowait()
+            data = self.receive_nowait()
             if data is not None:
                 return data
+
+    def tell(self, told: Callable[[], None] | None) -> None:
+        """Call this from here on whenever something can be read, while nobody receives: now, if something can."""
+        self._told = told
+        if told is not None and (self._is_readable or self._is_closed):
+            told()
 
     async def rest(self, take: Take) -> bytes | None:
         """As `receive`, but what comes meanwhile is offered to `take` where it is told, and while that takes it this
@@ -119,11 +126,15 @@ class PolledEdge(SocketEdge):
             return
         self._is_closed = True
         self._poller.drop(self._fd)
+        if self._told is not None:
+            self._told()
         self._wake(outcome.Error(trio.ClosedResourceError("this end is closed")))
 
     def came(self, *, ended: bool) -> None:
         self._is_readable = True
         self._has_ended = self._has_ended or ended
+        if self._told is not None:
+            self._told()
         if self._take is None:
             self._wake(outcome.Value(None))
         while self._take is not None and self._task is not None and self._is_readable:
@@ -133,11 +144,11 @@ class PolledEdge(SocketEdge):
 
     def _offer(self, take: Take) -> bytes | None:
         """What has come, if it is not taken."""
-        data = self._receive_nowait()
+        data = self.receive_nowait()
         return None if data is None or take(data) else data
 
-    def _receive_nowait(self) -> bytes | None:
-        """None if nothing is there yet."""
+    def receive_nowait(self) -> bytes | None:
+        """Some bytes, as `receive`; None if nothing is there yet."""
         if self._is_closed:
             raise trio.ClosedResourceError("this end is closed")
         try:

@@ -19,7 +19,7 @@ from topics.server.wire.edges import PolledEdge, Take
 from topics.server.wire.patience import Phase, WireOptions
 from topics.server.wire.receiving import Incoming
 from topics.server.wire.sending import Outgoing
-from topics.server.wire.watch import Watch
+from topics.server.wire.watch import PolledWatch, Watch
 
 LINGER_S: Final = 1.0
 _LINGER_BYTES: Final = 64 * 1024
@@ -143,7 +143,9 @@ class PeerLink:
 
     # As the handlers' Peer.
 
-    def watch(self) -> Watch:
+    def watch(self) -> Watch | PolledWatch:
+        if isinstance(self.edge, PolledEdge):
+            return PolledWatch(self.edge, self.incoming, self.answer_first)
         return Watch(self.incoming, self.answer_first)
 
     async def answer_first(self) -> None:
