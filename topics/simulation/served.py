@@ -129,9 +129,8 @@ class ServedWorld(World):
         assert self.opened is not None
         self.opened = watched(self.opened, self)
         self._dead, self._life = False, trio.CancelScope()
-        self.wire.begin()
-        self.wire_jobs.begin()
-        self.wire_watches.begin()
+        for wire in (self.wire, self.wire_jobs, self.wire_watches):
+            wire.begin()
         self._askers.clear()
         threads = SeededThreads(self.random, self._die)
         doubtful = cast(Reader, Doubtful(self.opened.reader, self.random))

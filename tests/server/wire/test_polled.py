@@ -11,12 +11,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from tests.server.wire.places import alone, begun, new_site
+from tests.server.wire.sockets import SocketPeer, head, publish, text
 from tests.transcripts.steps import get, post
 from topics.engine.commands import PutTopic
 from topics.host.system.memory import MemoryDisk
 from topics.kernel.config import parse_config
 from topics.server.listener import Listener, bind, port_of
-from topics.server.wire.edges import RECEIVE_BYTES, PolledEdge
+from topics.server.wire.edges import RECEIVE_BYTES, PolledEdge, SocketEdge
 from topics.server.wire.poller import HAS_EPOLL, Poller
 
 pytestmark = [
@@ -398,3 +399,76 @@ async def test_a_stream_ends_with_its_peers_side_and_by_force():
             await client.aclose()
 
         assert listener._site.bugs == listener._site.streams.taken == 0
+
+
+class Steps(trio.abc.Instrument):
+    """The names of the tasks that had a turn."""
+
+    def __init__(self):
+        self.names = []
+
+    def after_task_step(self, task):
+        self.names.append(task.name)
+
+
+async def socket_peer(port):
+    """A WebSocket that has published."""
+    peer = SocketPeer(SocketEdge(await trio.open_tcp_stream("127.0.0.1", port)))
+    await peer.open(head())
+    assert (await peer.ask(op="publish", topic="t", records=[{"data": 1}]))["op"] == "ack"
+    return peer
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+async def test_a_small_write_wakes_no_task_of_its_connection_nor_of_the_shard(kind):
+    async with served() as (_, runtime, port, _):
+        if kind == "http":
+            (stream,), asked = await connected(port, 1), WRITE
+        else:
+            peer, asked = await socket_peer(port), publish(2)
+            stream = peer.edge.stream
+        await wait_all_tasks_blocked(SETTLE_S)
+        steps = Steps()
+        trio.lowlevel.add_instrument(steps)
+        stream.socket._sock.send(asked)
+        await wait_all_tasks_blocked(SETTLE_S)
+        trio.lowlevel.remove_instrument(steps)
+
+        assert runtime.engine.topic_state("t").head_seq == 2
+        assert any("Poller.run" in name for name in steps.names)
+        assert [
+            name
+            for name in steps.names
+            if "_run_handler" in name or "WebSocket" in name or "ShardTask.run" in name
+        ] == []
+        await stream.aclose()
+
+
+async def test_commands_of_websockets_that_come_together_are_one_batch_and_each_is_answered():
+    async with served() as (_, runtime, port, _):
+        peers = [await socket_peer(port) for _ in range(4)]
+        meter = runtime.shards[0].meter
+        before = meter.batches
+        for number, peer in enumerate(peers):
+            peer.edge.stream.socket._sock.send(publish(number, request_id=number))
+        answers = [await peer.message() for peer in peers]
+
+        assert [(answer["op"], answer["request_id"]) for answer in answers] == [("ack", n) for n in range(4)]
+        assert meter.batches - before == 1
+        for peer in peers:
+            await peer.edge.aclose()
+
+
+async def test_what_a_websocket_asks_wrongly_is_told_and_the_next_is_served():
+    async with served() as (_, _, port, _):
+        peer = await socket_peer(port)
+        for asked, expected in (
+            (text(op="nothing"), "error"),
+            (text(op="publish", topic="absent", records=[{"data": 1}], create=False), "error"),
+            (publish("ä" * 10), "ack"),
+            (publish(1) + publish(2)[:20], "ack"),
+            (publish(2)[20:], "ack"),
+        ):
+            peer.edge.stream.socket._sock.send(asked)
+            assert (await peer.message())["op"] == expected
+        await peer.edge.aclose()

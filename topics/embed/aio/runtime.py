@@ -185,16 +185,17 @@ class Runtime:
         ticket, took = await self._proposed(command, until_in_frames=True)
         self._at_end(ticket, took, ended)
 
-    def begin_now(self, command: Append, ended: Ended) -> bool:
+    def begin_now(self, command: Command, ended: Ended) -> bool:
         """As `begin`, without waiting. False if that could take some: then nothing was proposed.
 
         Raises:
             Rejected: refused; nothing was written, and `ended` is not called.
         """
         self.check_open()
-        config = self.engine.topic_config(command.topic)
-        if config is None or config.compression is not Compression.NONE:
-            return False
+        if isinstance(command, Append):
+            config = self.engine.topic_config(command.topic)
+            if config is None or config.compression is not Compression.NONE:
+                return False
         self.claims.propose()
         try:
             ticket = self.engine.propose(command)
@@ -202,7 +203,7 @@ class Runtime:
             self._after_call(NOTHING_TOOK)
         if ticket.stage is Stage.WAITING:
             withdrawn = self.engine.withdraw(ticket)
-            assert withdrawn, command.topic  # it is there, so nothing is made for this
+            assert withdrawn, command  # its topic is there, so nothing is made for this
             self._after_call(NOTHING_TOOK)
             return False
         _let_go(ticket, command)
@@ -217,6 +218,7 @@ class Runtime:
         try:
             propose()
         finally:
+            self.claims.propose()
             self._is_gathering = False
             for shard in self.shards:
                 if self.engine.wants_write(shard.writer.shard):
@@ -378,7 +380,7 @@ class Runtime:
         self._after_call(NOTHING_TOOK)
 
     def ring_all(self) -> None:
-        for shard in self.shards:
+        for shard in () if self._is_gathering else self.shards:
             shard.ring()
 
 

@@ -95,12 +95,21 @@ async def publish(call: OpCall) -> None:
     runtime = call.runtime
     wish = await decoded_write(call.site, runtime, call.topic(), call.text, MESSAGE, call.session.key)
     call.text = b""  # as above
-
-    def fields(reply: Reply, took: BatchTiming) -> bytes:
-        assert isinstance(reply, Appended)
-        return written_json(wish, reply, took, call.started, with_seqs=wish.return_seqs)
-
+    fields = partial(_published, call, wish)
     await call.submit(await runtime.compressed(wish.command), fields)
+
+
+def begin_publish(call: OpCall) -> bool:
+    """`publish`, for what its topic takes at once."""
+    name, runtime = call.topic(), call.runtime
+    wish = _checked(runtime, name, _decoder(call.site, name, call.text, MESSAGE)(), call.session.key)
+    call.text = b""  # as above
+    return call.submit_now(wish.command, partial(_published, call, wish))
+
+
+def _published(call: OpCall, wish: WriteWish, reply: Reply, took: BatchTiming) -> bytes:
+    assert isinstance(reply, Appended)
+    return written_json(wish, reply, took, call.started, with_seqs=wish.return_seqs)
 
 
 async def decoded_write(
@@ -275,7 +284,14 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
 }  # fmt: skip
 
 OPS: Final = (
-    Op(name="publish", answer="ack", scope="write", take=publish, body_names=("config.dead_letter",)),
+    Op(
+        name="publish",
+        answer="ack",
+        scope="write",
+        take=publish,
+        begin=begin_publish,
+        body_names=("config.dead_letter",),
+    ),
 )
 _PATH: Final = "/v0/topics/{topic}"
 ROUTES: Final = (
