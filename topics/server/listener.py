@@ -20,14 +20,16 @@ import attrs
 import trio
 
 from topics.kernel.errors import Code, Rejected
+from topics.server.api.edge import Edge
 from topics.server.api.site import Site
 from topics.server.runtime.figures import PortCounts
 from topics.server.runtime.log import log
 from topics.server.tls import shake_hands
 from topics.server.wire.answers import AnswerWriter
 from topics.server.wire.connection import HandOver, WireConnection
-from topics.server.wire.edges import SocketEdge, TlsEdge
+from topics.server.wire.edges import PolledEdge, SocketEdge, TlsEdge
 from topics.server.wire.patience import WireOptions
+from topics.server.wire.poller import HAS_EPOLL, Poller
 
 BACKLOG: Final = 1024
 REBIND_TRIES: Final = 20
@@ -101,8 +103,16 @@ class _Slot:
     """A connection's place in the registry. Without a `connection` its handshake is under way."""
 
     stream: trio.SocketStream
-    scope: trio.CancelScope
+    handshake: trio.CancelScope | None = None
+    edge: Edge | None = None
     connection: WireConnection | None = None
+
+    def force(self) -> None:
+        """Close it: whoever sends or receives goes on at once."""
+        if self.edge is None:
+            self.stream.socket.close()
+        else:
+            self.edge.close()
 
 
 class Listener:
@@ -129,6 +139,7 @@ class Listener:
         self._open: set[_Slot] = set()
         self._refusing = 0
         self._writer = AnswerWriter(time.time)
+        self._poller = Poller(site) if HAS_EPOLL else None
 
     @property
     def connections(self) -> int:
@@ -137,13 +148,20 @@ class Listener:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Accept and serve, until `drain` and the end of the last connection. Survives running out of descriptors."""
-        async with trio.open_nursery() as connections:
-            try:
-                with self._accepting:
-                    task_status.started()
-                    await trio.serve_listeners(self._serve, list(self.listeners), handler_nursery=connections)
-            finally:
-                self._shut.set()
+        async with trio.open_nursery() as beneath:
+            beneath.start_soon(self._site.wheel.run)
+            if self._poller is not None:
+                beneath.start_soon(self._poller.run)
+            async with trio.open_nursery() as connections:
+                try:
+                    with self._accepting:
+                        task_status.started()
+                        await trio.serve_listeners(
+                            self._serve, list(self.listeners), handler_nursery=connections
+                        )
+                finally:
+                    self._shut.set()
+            beneath.cancel_scope.cancel()
         self.ended.set()
 
     async def refuse_more(self) -> None:
@@ -155,10 +173,10 @@ class Listener:
         """End every connection: gently until the scope's deadline, or its cancellation, then by force."""
         await self.refuse_more()
         for slot in list(self._open):
-            if slot.connection is None:
-                slot.scope.cancel()
-            else:
+            if slot.connection is not None:
                 slot.connection.end_if_idle()
+            elif slot.handshake is not None:
+                slot.handshake.cancel()
         with bound:
             await self.ended.wait()
         if not self.ended.is_set():
@@ -170,7 +188,7 @@ class Listener:
         self.counts.forced += len(left)
         log.warning("drain.forced", connections=len(left))
         for slot in left:
-            await trio.aclose_forcefully(slot.stream)
+            slot.force()
         with trio.move_on_after(_FORCED_S):
             await self.ended.wait()
 
@@ -182,33 +200,38 @@ class Listener:
         if len(self._open) >= self._options.connections_max:
             await self._refuse(stream)
             return
-        slot = _Slot(stream, trio.CancelScope())
+        slot = _Slot(stream)
         self._open.add(slot)
         self.counts.open = len(self._open)
         try:
             _set_up(stream)
-            with slot.scope:
-                await self._serve_slot(slot)
+            await self._serve_slot(slot)
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             self.counts.bugs += 1
             log.exception("connection.bug", exc_info=bug)
         finally:
             self._open.discard(slot)
             self.counts.open = len(self._open)
-            await trio.aclose_forcefully(stream)
+            slot.force()
 
     async def _serve_slot(self, slot: _Slot) -> None:
         context = self.context
-        edge: SocketEdge | TlsEdge
-        if context is None:
-            edge = SocketEdge(slot.stream)
-        else:
+        if context is not None:
             try:
-                edge = TlsEdge(await shake_hands(slot.stream, context, timeout_s=self._options.handshake_s))
+                with trio.CancelScope() as slot.handshake:
+                    stream = await shake_hands(slot.stream, context, timeout_s=self._options.handshake_s)
             except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
                 self.counts.handshakes_failed += 1
                 log.debug("tls.handshake_failed", error=str(error.__cause__ or error))
                 return
+            if slot.handshake.cancelled_caught:
+                return
+            edge: Edge = TlsEdge(stream)
+        elif self._poller is not None:
+            edge = PolledEdge(slot.stream, self._poller)
+        else:
+            edge = SocketEdge(slot.stream)
+        slot.edge = edge
         secure = context is not None
         slot.connection = WireConnection(
             edge,

@@ -129,9 +129,8 @@ class ServedWorld(World):
         assert self.opened is not None
         self.opened = watched(self.opened, self)
         self._dead, self._life = False, trio.CancelScope()
-        self.wire.begin()
-        self.wire_jobs.begin()
-        self.wire_watches.begin()
+        for wire in (self.wire, self.wire_jobs, self.wire_watches):
+            wire.begin()
         self._askers.clear()
         threads = SeededThreads(self.random, self._die)
         doubtful = cast(Reader, Doubtful(self.opened.reader, self.random))
@@ -156,8 +155,9 @@ class ServedWorld(World):
             self.counts["crashed while serving"] += 1
 
     async def _live(self, end: str) -> None:
-        async with self.runtime.running():
+        async with self.runtime.running(), trio.open_nursery() as beneath:
             self.site.begin(self.runtime)
+            beneath.start_soon(self.site.wheel.run)
             async with trio.open_nursery() as self._server:
                 if end == "watched":
                     await self._watch_to_heads()
@@ -165,6 +165,7 @@ class ServedWorld(World):
                     await self._serve_clients(end)
                 if not self.site.draining:
                     await self._let_go()
+            beneath.cancel_scope.cancel()
 
     async def _serve_clients(self, end: str) -> None:
         async with trio.open_nursery() as around:

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import trio
+
 from topics.embed.aio.runtime import Runtime
 from topics.embed.aio.thread import Threads
 from topics.host.cold.segment_stores import SegmentStore
@@ -78,9 +80,11 @@ async def begun(
     runtime = Runtime(
         opened, threads=threads, log=log, observe_delivery=metrics.observe_delivery, observe_turn=metrics.observe_turn
     )  # fmt: skip
-    async with runtime.running():
+    async with runtime.running(), trio.open_nursery() as beneath:
         site.begin(runtime)
+        beneath.start_soon(site.wheel.run)
         yield runtime
+        beneath.cancel_scope.cancel()
 
 
 @asynccontextmanager

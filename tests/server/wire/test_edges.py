@@ -7,12 +7,22 @@ from pathlib import Path
 import pytest
 import trio
 
-from topics.server.wire.edges import SocketEdge, TlsEdge
+from tests.server.wire.places import alone, new_site
+from topics.server.wire.edges import PolledEdge, SocketEdge, TlsEdge
+from topics.server.wire.poller import HAS_EPOLL, Poller
 from topics.testing.streams import edge_pair
 
 pytestmark = [pytest.mark.trio, pytest.mark.rule("A5.30")]
 CERTIFICATES = Path(__file__).parents[1] / "tls"
-KINDS = pytest.mark.parametrize("kind", ["socket", "tls", "memory"])
+KINDS = pytest.mark.parametrize(
+    "kind",
+    [
+        "socket",
+        pytest.param("polled", marks=pytest.mark.skipif(not HAS_EPOLL, reason="this system has no epoll")),
+        "tls",
+        "memory",
+    ],
+)
 
 
 @asynccontextmanager
@@ -26,14 +36,20 @@ async def edges(kind):
     connected = await trio.open_tcp_stream("127.0.0.1", listener.socket.getsockname()[1])
     accepted = await listener.accept()
     await listener.aclose()
-    try:
-        yield await both_ends(kind, accepted, connected)
-    finally:
-        await trio.aclose_forcefully(accepted)
-        await trio.aclose_forcefully(connected)
+    async with alone(), trio.open_nursery() as pollers:
+        try:
+            yield await both_ends(kind, accepted, connected, pollers)
+        finally:
+            await trio.aclose_forcefully(accepted)
+            await trio.aclose_forcefully(connected)
+            pollers.cancel_scope.cancel()
 
 
-async def both_ends(kind, accepted, connected):
+async def both_ends(kind, accepted, connected, pollers):
+    if kind == "polled":
+        poller = Poller(new_site())
+        pollers.start_soon(poller.run)
+        return PolledEdge(accepted, poller), SocketEdge(connected)
     if kind == "socket":
         return SocketEdge(accepted), SocketEdge(connected)
     else:

@@ -3,6 +3,7 @@
 store      `open_trio` and `AsyncStore`: a data directory in a program on Trio
 async_rounds_feed  what a watch is told by a store in this process, to a task
 runtime    the engine driven by Trio: the one place that touches it
+alarms     what time alone brings, when it does
 shard      one shard on Trio: a task says which batch comes next, a thread does the system calls
 thread     a thread for system calls, one a shard (performance 4): never a pool's, never Python's work
 compactor  checkpoints and other background work: a task carries out the steps, the blocking ones in a thread

@@ -7,7 +7,6 @@ thread. A caller who is cancelled loses his answer, never his write.
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -17,6 +16,7 @@ import attrs
 import outcome
 import trio
 
+from topics.embed.aio.alarms import Alarms
 from topics.embed.aio.claims import Claims
 from topics.embed.aio.compactor import CompactorTask
 from topics.embed.aio.deliveries import Deliveries
@@ -38,7 +38,7 @@ from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.system.compress import compress_records
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
-from topics.kernel.limits import CATCH_UP_MAX_MS, DEADLINE_LOOK_MS, INGEST_WAITING_MAX
+from topics.kernel.limits import CATCH_UP_MAX_MS, INGEST_WAITING_MAX
 from topics.sched.governor import RETRY_AFTER_MS
 from topics.store.damages import found_since
 from topics.store.opened import Opened
@@ -47,14 +47,12 @@ from topics.store.writer import NOTHING_TOOK, BatchTiming
 Ended = Callable[[Ticket, BatchTiming], None]
 _ROOM_TRIES: Final = 3
 LET_GO_BYTES: Final = 4096
-_ALARM_MIN_S: Final = 0.005
 
 
 class Runtime:
     """A recovered store in use. `observe_sync`: of each fdatasync, in seconds. `observe_delivery`: from a write until
     what is sent of it was made for who waited. `observe_turn`: of each topic with news that was not told at once, until
-    its turn came. `log`: where it tells what happens. `ended`: what is said to who comes
-    when it is closing.
+    its turn came. `log`: where it tells what happens. `ended`: what is said to who comes when it is closing.
     """
 
     def __init__(
@@ -76,28 +74,15 @@ class Runtime:
         self.hub = Hub(self._priority, observe_turn or _nobody)
         self.wheel = Wheel()
         self.claims = Claims(self)
-        observe = observe_sync or _nobody
-        self.shards = [
-            ShardTask(
-                self.engine,
-                writer,
-                self._after_call,
-                observe,
-                self.threads,
-                log,
-                self.claims.propose,
-                self.hub.governor,
-            )
-            for writer in opened.writers
-        ]
+        more = (observe_sync or _nobody, self.threads, log, self.claims.propose, self.hub.governor)
+        self.shards = [ShardTask(self.engine, writer, self._after_call, *more) for writer in opened.writers]
         self.compactor: CompactorTask | None = None
         if opened.checkpointer is not None:
             found = partial(found_since, opened)
             self.compactor = CompactorTask(
                 opened.checkpointer, self.threads, self.submit, self.ring_all, found, log
             )
-        told = partial(self._after_call, NOTHING_TOOK)
-        self.mover = MoverTask(self.engine, opened.reader.read, self.threads, self.submit, told)
+        self.mover = MoverTask(self.engine, opened.reader.read, self.threads, self.submit, self.after_call)
         self.closing = False
         self._fetcher = Fetcher(opened.reader, self.threads)
         self.pages = Pages(self.engine, self._fetcher, self.hub, self.let_time_pass)
@@ -105,8 +90,9 @@ class Runtime:
         self.jobs = JobDesk(self.engine, self._fetcher, self, self.claims, log)
         self.hands = Hands(self.engine, self.jobs)
         self._in_flight = 0
+        self._is_gathering = False
         self._took = NOTHING_TOOK
-        self._sooner = trio.Event()  # the next deadline is earlier than the alarms' task knows
+        self._alarms = Alarms(self.engine, self.after_call)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -118,7 +104,7 @@ class Runtime:
                 async with trio.open_nursery() as keepers:
                     for shard in self.shards:
                         keepers.start_soon(shard.keep_reserve)
-                    keepers.start_soon(self._alarms)
+                    keepers.start_soon(self._alarms.run)
                     keepers.start_soon(self.mover.run)
                     keepers.start_soon(self.wheel.run)
                     keepers.start_soon(self.hub.run)
@@ -197,11 +183,46 @@ class Runtime:
             Rejected: refused; nothing was written, and `ended` is not called.
         """
         ticket, took = await self._proposed(command, until_in_frames=True)
-        if ticket.done:
-            ended(ticket, took)
-            return
-        self._in_flight += 1
-        ticket.waiter = partial(self._tell_ended, ticket, ended)
+        self._at_end(ticket, took, ended)
+
+    def begin_now(self, command: Command, ended: Ended) -> bool:
+        """As `begin`, without waiting. False if that could take some: then nothing was proposed.
+
+        Raises:
+            Rejected: refused; nothing was written, and `ended` is not called.
+        """
+        self.check_open()
+        if isinstance(command, Append):
+            config = self.engine.topic_config(command.topic)
+            if config is None or config.compression is not Compression.NONE:
+                return False
+        self.claims.propose()
+        try:
+            ticket = self.engine.propose(command)
+        finally:
+            self._after_call(NOTHING_TOOK)
+        if ticket.stage is Stage.WAITING:
+            withdrawn = self.engine.withdraw(ticket)
+            assert withdrawn, command  # its topic is there, so nothing is made for this
+            self._after_call(NOTHING_TOOK)
+            return False
+        _let_go(ticket, command)
+        self._at_end(ticket, NOTHING_TOOK, ended)
+        return True
+
+    def write_together(self, propose: Callable[[], None]) -> None:
+        """What this proposes is one batch a shard. It is written before this returns, where the shard rests and nothing
+        of the batch blocks; else by the shard's task.
+        """
+        self._is_gathering = True
+        try:
+            propose()
+        finally:
+            self.claims.propose()
+            self._is_gathering = False
+            for shard in self.shards:
+                if self.engine.wants_write(shard.writer.shard):
+                    shard.write_now()
 
     def give(self, command: Release) -> None:
         """Have it carried out, if it can be; nobody waits for it."""
@@ -320,14 +341,21 @@ class Runtime:
             if effects.ended_leases:
                 self.hands.tell_ended(effects.ended_leases)
         if engine.deadline_moved:
-            self._sooner.set()
+            self._alarms.look()
         if engine.has_orders:
             self.mover.ring()
-        for shard in self.shards:
+        for shard in () if self._is_gathering else self.shards:
             if not shard.rung and engine.wants_write(shard.writer.shard):
                 shard.ring()
         if self.compactor is not None and self.compactor.ended is not None:
             self.compactor.ended.set()
+
+    def _at_end(self, ticket: Ticket, took: BatchTiming, ended: Ended) -> None:
+        if ticket.done:
+            ended(ticket, took)
+        else:
+            self._in_flight += 1
+            ticket.waiter = partial(self._tell_ended, ticket, ended)
 
     def _tell_ended(self, ticket: Ticket, ended: Ended) -> None:
         self._in_flight -= 1
@@ -361,23 +389,8 @@ class Runtime:
         self._after_call(NOTHING_TOOK)
 
     def ring_all(self) -> None:
-        for shard in self.shards:
+        for shard in () if self._is_gathering else self.shards:
             shard.ring()
-
-    async def _alarms(self) -> None:
-        """What time alone brings, when it does. While nothing is due this task sleeps."""
-        engine = self.engine
-        while True:
-            self._sooner = trio.Event()
-            due_ms = engine.next_deadline_ms()
-            wait_ms = math.inf if due_ms is None else min(due_ms - engine.now_ms(), DEADLINE_LOOK_MS)
-            if wait_ms > 0:
-                with trio.move_on_after(wait_ms / 1000):
-                    await self._sooner.wait()
-                continue
-            engine.tick()
-            self._after_call(NOTHING_TOOK)
-            await trio.sleep(_ALARM_MIN_S)
 
 
 def _let_go(ticket: Ticket, command: Command) -> None:

@@ -15,8 +15,9 @@ import trio
 
 from topics.embed.aio.events import NOBODY, EventLog
 from topics.embed.aio.thread import Threads
+from topics.engine.batch import WalBatch
 from topics.engine.engine import Engine
-from topics.host.checkpoint.steps import Blocking, Step, Tell
+from topics.host.checkpoint.steps import Blocking, Step, Steps, Tell
 from topics.kernel.limits import SHARD_IDLE_MARK_MS
 from topics.sched.governor import Governor
 from topics.store.steps import drive_async
@@ -62,6 +63,8 @@ class ShardTask:
         self._slow_until = 0.0
         self._bell = trio.Event()
         self._closing = False
+        self._is_writing = False  # some steps are under way, here or in a thread
+        self._taken: WalBatch | None = None  # by `write_now`, for the task
         self._wants_reserve = trio.Event()
         self._took_space = trio.Event()
         self._settled = trio.Event()
@@ -81,6 +84,23 @@ class ShardTask:
         """Write what is left, sync, mark, end."""
         self._closing = True
         self.ring()
+
+    def write_now(self) -> None:
+        """Write what waits, before this returns, if the task rests and no step blocks. Else the task does.
+
+        Marks are the task's: one is due behind a sync, and syncs are its own.
+        """
+        if self._is_writing or self._taken is not None or self._awaits_others:
+            self.ring()
+            return
+        batch = self._take()
+        if batch is None:
+            return
+        if self._goes_inline(batch.size) and self._write_here(batch):
+            self._took_space.set()
+        else:
+            self._taken = batch
+            self.ring()
 
     async def make_room(self, needed: int) -> bool:
         """Room for a write that was refused. False if there is no space."""
@@ -106,7 +126,8 @@ class ShardTask:
                     self._bell = trio.Event()
                     if not await self._write_one(do):
                         await self._rest(do)
-                await drive_async(self.writer.closing(), do)
+                await self._write_one(do)
+                await self._drive(self.writer.closing(), do)
         finally:
             thread.close()
 
@@ -125,10 +146,16 @@ class ShardTask:
             if not writer.disk_low:
                 await self._took_space.wait()
 
+    @property
+    def _awaits_others(self) -> bool:
+        return self._governor is not None and self._is_shared and self._governor.commit_us > 0
+
     async def _gather(self) -> None:
         """Under pressure writes that are to be synced wait for others, if there are any (semantics 10)."""
-        if self._governor is None or not self._is_shared or not (window_us := self._governor.commit_us):
+        if not self._awaits_others:
             return
+        assert self._governor is not None
+        window_us = self._governor.commit_us
         if len(list(islice(self.engine.waiting(self.writer.shard), 2))) == 2:
             await trio.sleep(window_us / 1_000_000)
 
@@ -143,26 +170,47 @@ class ShardTask:
                 await self._bell.wait()
                 return
             if writer.wants_mark:
-                await drive_async(writer.marking(), do)
+                await self._drive(writer.marking(), do)
 
     async def _write_one(self, do: Do) -> bool:
         """One batch, all its stages. False if there was none."""
         writer = self.writer
-        if self._propose is not None:
-            self._propose()
-        batch = self.engine.take_batch(writer.shard)
+        batch, self._taken = self._taken or self._take(), None
         if batch is None:
             return False
-        self._is_shared = batch.sync and len(batch.entries) > 1
         file = writer.wal.file
-        if self._goes_inline(batch.size) and writer.write_through(batch, _called):
-            self._note_slow_write()
-            self._tell()
-        else:
-            await drive_async(writer.writing(batch), do)
+        if not (self._goes_inline(batch.size) and self._write_here(batch)):
+            await self._drive(writer.writing(batch), do)
         self._took_space.set()
         if writer.wal.file is not file:
             self._wants_reserve.set()
+        return True
+
+    def _take(self) -> WalBatch | None:
+        if self._propose is not None:
+            self._propose()
+        batch = self.engine.take_batch(self.writer.shard)
+        if batch is not None:
+            self._is_shared = batch.sync and len(batch.entries) > 1
+        return batch
+
+    async def _drive(self, steps: Steps, do: Do) -> None:
+        self._is_writing = True
+        try:
+            await drive_async(steps, do)
+        finally:
+            self._is_writing = False
+
+    def _write_here(self, batch: WalBatch) -> bool:
+        """Write it before this returns. False, and nothing is done, if a step of it blocks."""
+        self._is_writing = True
+        try:
+            if not self.writer.write_through(batch, _called):
+                return False
+            self._note_slow_write()
+            self._tell()
+        finally:
+            self._is_writing = False
         return True
 
     def _do(self, run: Run, step: Step) -> Awaitable[None] | None:

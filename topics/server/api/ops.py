@@ -138,6 +138,10 @@ class OpCall(msgspec.Struct, eq=False):
         """Propose. `fields` makes of its reply, and of what its batch took, those of the answer."""
         await self.runtime.begin(command, partial(self._ended, fields))
 
+    def submit_now(self, command: Command, fields: Callable[[Reply, BatchTiming], bytes]) -> bool:
+        """As `submit`, without waiting. False if that could take some: then nothing was proposed."""
+        return self.runtime.begin_now(command, partial(self._ended, fields))
+
     def answer(self, fields: Fields) -> None:
         """What the answer is going to say."""
         self.fields = fields
@@ -169,7 +173,8 @@ class OpCall(msgspec.Struct, eq=False):
 
 @attrs.frozen(kw_only=True)
 class Op:
-    """A row. `name`, `answer`: the `op` of the message and of the one that answers it; `take`: see above.
+    """A row. `name`, `answer`: the `op` of the message and of the one that answers it; `take`: see above; `begin`: the
+    same without waiting, if it is True; else nothing was done, whatever it raises.
 
     `scope`, `names`, `body_names`: as of a route. `OpCall.topic` is how an op has its topic, and checks it.
     """
@@ -180,6 +185,7 @@ class Op:
     take: Callable[[OpCall], Awaitable[None]]
     names: Names = Names.TOPIC
     body_names: tuple[str, ...] = ()
+    begin: Callable[[OpCall], bool] | None = None
     needs: Scopes = attrs.field(init=False)
     head: bytes = attrs.field(init=False)  # of the message that answers
 

@@ -19,6 +19,8 @@ from topics.server.api.schemas import Schema
 from topics.server.auth.scopes import Names, Scopes, needed
 
 Handler = Callable[[HandlerCall], Awaitable[Answer]]
+Ended = Callable[[Callable[[], Answer]], None]
+Begin = Callable[[HandlerCall, Ended], bool]
 JSON: Final = "application/json"
 WRITE_ERRORS: Final = (Code.STORAGE_READ_ONLY, Code.DISK_LOW, Code.THROTTLED)
 _ANY: Final = None  # a segment that is a parameter
@@ -39,7 +41,8 @@ class Route:
     `path` names its parameters in braces; `early`: answered before recovery. `query`, `headers`: name -> schema.
     `request`: the schema of its body. `answers`: status -> what it means and the schema of its body, which is of the
     first of `media`. `errors`: the codes that its handler may give. `upgrade`: what a connection of HTTP/1.1 goes on
-    with if that is asked for.
+    with if that is asked for. `begin`: as `handler`, for what can be begun without waiting: if it is, it is True, and
+    whoever ends it gives what makes the answer, which is small; else nothing was done, whatever it raises.
 
     `scope` and `names` say who may ask (`topics.server.auth.scopes`); a topic in the path is a name unless `names` says
     otherwise, and any other row says it. `body_names`: fields of the body that are names too, which the handler checks.
@@ -62,6 +65,7 @@ class Route:
     errors: tuple[Code, ...] = ()
     early: bool = False
     upgrade: bytes | None = None
+    begin: Begin | None = None
     names: Names = attrs.field()
     body_names: tuple[str, ...] = ()
     needs: Scopes = attrs.field(init=False)

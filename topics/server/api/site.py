@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -114,6 +115,39 @@ class Site(ServerState):
             )
         return route, place.params, key
 
+    def begins(self, head: Head) -> bool:
+        """Whether the row of a head that was admitted may serve it without waiting."""
+        return head.cleared is not None and head.cleared[0].begin is not None
+
+    def begin_answer(
+        self, admitted: Admitted, body: bytes, peer: Peer, answered: Callable[[Answer], None]
+    ) -> bool:
+        """As `answer`, of a row that may serve it without waiting. `answered` is called once with a small answer,
+        perhaps before this returns. False if it does not go so: then nothing was done.
+        """
+        route, head = admitted.route, admitted.head
+        if route.begin is None or b"content-encoding" in head.headers:
+            return False
+        began = time.perf_counter()
+        call = HandlerCall(self, head, admitted.params, body, peer, admitted.started, admitted.key)
+
+        def ended(make: Callable[[], Answer]) -> None:
+            try:
+                answer = make()
+            except TopicsError as error:
+                answer = self.refused(error, performance=call.performance())
+            except Exception as bug:  # noqa: BLE001 -- as of any request
+                answer = self.failed(bug, route.name, head)
+            timed = self._count(admitted, answer, time.perf_counter() - began, 0.0)
+            if timed is not None:
+                self.reports.tell(head, answer, timed)
+            answered(answer)
+
+        try:
+            return route.begin(call, ended)
+        except TopicsError:
+            return False
+
     async def answer(self, admitted: Admitted, body: bytes, peer: Peer) -> Answer:
         """The answer of the handler, or of its refusal.
 
@@ -146,17 +180,8 @@ class Site(ServerState):
         finally:
             if unfolded is not None:
                 unfolded.release()
-        self.counts[route.name, answer.status] += 1
-        if self.options.origins.allowed:
-            answer.headers += self.options.origins.shared(head)
         waited_s = 0.0 if call is None else call.waited_s
-        busy_s = time.perf_counter() - began - waited_s
-        latency = self.latencies[route.name]
-        latency.counts[bisect_left(BUCKETS_S, busy_s)] += 1
-        latency.seconds += busy_s
-        timed = None
-        if busy_s >= self._told_from_s or REQUEST_ID in head.headers:
-            timed = TimedRequest.of(route.name, route.path, answer, busy_s=busy_s, waited_s=waited_s)
+        timed = self._count(admitted, answer, time.perf_counter() - began - waited_s, waited_s)
         if isinstance(answer.body, bytes) and len(answer.body) >= encoding.ENCODE_BYTES_MIN:
             try:
                 answer = await encoding.encoded(head, answer)
@@ -167,6 +192,21 @@ class Site(ServerState):
         if timed is not None:
             self.reports.tell(head, answer, timed)
         return answer
+
+    def _count(
+        self, admitted: Admitted, answer: Answer, busy_s: float, waited_s: float
+    ) -> TimedRequest | None:
+        """Count it, and say who may read it. What is to be told of it, if anything."""
+        route, head = admitted.route, admitted.head
+        self.counts[route.name, answer.status] += 1
+        if self.options.origins.allowed:
+            answer.headers += self.options.origins.shared(head)
+        latency = self.latencies[route.name]
+        latency.counts[bisect_left(BUCKETS_S, busy_s)] += 1
+        latency.seconds += busy_s
+        if busy_s >= self._told_from_s or REQUEST_ID in head.headers:
+            return TimedRequest.of(route.name, route.path, answer, busy_s=busy_s, waited_s=waited_s)
+        return None
 
     def refuse(self, error: Rejected, head: Head | None = None) -> Answer:
         """The answer to a request that was not admitted. `head`: None if it could not be read."""
@@ -219,6 +259,22 @@ class Site(ServerState):
             call.refuse(error)
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             call.refuse(self._told_of(bug, call))
+
+    def take_now(self, call: OpCall) -> bool:
+        """As `take`, of a message that takes effect without waiting. False if it does not: then nothing was done."""
+        try:
+            call.open(decode_envelope(call.text, self.options.limits))
+            op = self.table.ops.get(call.asked())
+            if op is None or op.begin is None:
+                return False
+            call.op = op
+            call.session.key.check_scopes(op.needs, op.name)
+            return op.begin(call)
+        except TopicsError:
+            return False  # as `take` finds, who says so
+        except Exception as bug:  # noqa: BLE001 -- as there
+            call.refuse(self._told_of(bug, call))
+            return True
 
     def message(self, call: OpCall) -> bytes:
         """The message that answers, when it is its turn to be sent."""

@@ -28,6 +28,7 @@ from topics.server.api.edge import Edge
 from topics.server.api.message import Answer, PeerGone
 from topics.server.api.site import Admitted, Site
 from topics.server.auth.keys import REVOKED_GRACE_S, Key
+from topics.server.wire.again import Again, ServedHead
 from topics.server.wire.answers import CONTINUE, AnswerWriter
 from topics.server.wire.chunks import ChunkReader
 from topics.server.wire.handshake import accepted
@@ -47,17 +48,6 @@ class HandOver(Protocol):
     """Takes a connection that is not served here, with every byte that was not, to its end."""
 
     async def __call__(self, edge: Edge, unread: bytes, *, http2: bool, secure: bool) -> None: ...
-
-
-class _Served:
-    """A head that was served here. `size`: of it and its body together; -1 if it does not say how long that is."""
-
-    __slots__ = ("size", "text", "wire")
-
-    def __init__(self, text: bytes, wire: WireHead) -> None:
-        self.text = text
-        self.wire = wire
-        self.size = -1 if wire.head.length is None else len(text) + wire.head.length
 
 
 class WireConnection:
@@ -80,9 +70,10 @@ class WireConnection:
         self._requests = 0
         self._socket: WebSocket | None = None
         self._key: Key | None = None
-        self._tasks: trio.Nursery
+        self._is_revoked = False
+        self.tick: int | None = None  # of the wheel
         self._writer = AnswerWriter(self.options.now_s)
-        self._last: _Served | None = None
+        self._again = Again(self._link, site, self._gather)
         self._is_streaming = False  # an answer in pieces, the last one
         self._body: bytes | None = None  # of the present request, from when it is there until it is served
 
@@ -100,12 +91,7 @@ class WireConnection:
 
     async def serve(self) -> None:
         """Until the connection ends, which closes the edge. Nothing that a peer or a handler does is raised."""
-        async with trio.open_nursery() as self._tasks:
-            self._tasks.start_soon(self._link.end_idle)
-            await self._serve_guarded()
-            self._tasks.cancel_scope.cancel()
-
-    async def _serve_guarded(self) -> None:
+        self.site.wheel.set(self, self._link.idle_until())
         try:
             with self._link.scope:
                 await self._serve()
@@ -116,6 +102,8 @@ class WireConnection:
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             await self._broken(bug)
         finally:
+            self.site.wheel.drop(self)
+            self._again.end()
             if self._key is not None:
                 self._key.unbind(self._end_revoked)
             await self._link.close()
@@ -132,12 +120,19 @@ class WireConnection:
             self._socket.revoke()
         else:
             self.end_if_idle()
-        self._tasks.start_soon(self._force)
+        self._is_revoked = True
+        self.site.wheel.set(self, trio.current_time() + REVOKED_GRACE_S)
 
-    async def _force(self) -> None:
-        await trio.sleep(REVOKED_GRACE_S)
-        with trio.move_on_after(0):
-            await self._link.edge.aclose()
+    def due(self) -> None:
+        """The wheel looks at it: its key was revoked a while ago, or it may have been idle for too long."""
+        if self._is_revoked:
+            self._link.edge.close()
+            return
+        until = self._link.idle_until()
+        if until > trio.current_time():
+            self.site.wheel.set(self, until)
+        else:
+            self._link.scope.cancel()
 
     # Requests.
 
@@ -150,7 +145,7 @@ class WireConnection:
                 await self._go_over(partial(self._hand_over, http2=True, secure=self._secure), text)
                 return
             self._requests += 1
-            last = self._last
+            last = self._again.last
             if last is not None and last.text == text:  # a client mostly sends one head again and again
                 wire = last.wire
             else:
@@ -163,7 +158,7 @@ class WireConnection:
                 if elsewhere is not None:
                     await self._go_over(elsewhere, text)
                     return
-                self._last = _Served(text, wire) if len(text) <= _REMEMBERED_MAX else None
+                self._again.last = ServedHead(text, wire) if len(text) <= _REMEMBERED_MAX else None
             if not await self._serve_request(wire, text):
                 return
 
@@ -248,12 +243,13 @@ class WireConnection:
                 incoming.let_go()
                 if self.site.draining:
                     return None
-                link.rest()
                 first = False
-                data = await link.edge.receive()
-                last = self._last
-                if last is not None and len(data) == last.size and data.startswith(last.text):
-                    self._body = data[len(last.text) :]
+                data = await self._rest()
+                if data is None:
+                    return None
+                last = self._again.last
+                if last is not None and (body := last.body_in(data)) is not None:
+                    self._body = body
                     return last.text
                 incoming.take(data)
                 continue
@@ -261,6 +257,21 @@ class WireConnection:
                 link.enter(Phase.HEAD, self.options.head_s)
             first = False
             await incoming.receive()
+
+    async def _rest(self) -> bytes | None:
+        """What comes next and is not served where it comes. None if the connection ends with what was."""
+        link, again = self._link, self._again
+        while True:
+            link.rest()
+            data = await link.rest_until(partial(again.begin, self._key))
+            await again.wait_answered()
+            await link.flush()
+            if again.closes:
+                await link.linger()
+                return None
+            if data is not None:
+                link.enter_unbounded(Phase.IDLE)
+                return data
 
     def _take_body(self) -> bytes:
         """The body, given away: once it is decoded nothing holds it."""

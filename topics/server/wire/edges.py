@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Final
 
+import outcome
 import trio
 
+from topics.server.wire.poller import Poller
+
+Take = Callable[[bytes], bool]
 RECEIVE_BYTES: Final = 64 * 1024
 
 
@@ -50,6 +55,130 @@ class SocketEdge:
     async def aclose(self) -> None:
         await self.stream.aclose()
 
+    def close(self) -> None:
+        self.stream.socket.close()
+
+
+class PolledEdge(SocketEdge):
+    """A socket whose bytes are told by a `Poller`. Only one task receives from it."""
+
+    __slots__ = ("_fd", "_has_ended", "_is_closed", "_is_readable", "_poller", "_take", "_task", "_told")
+
+    def __init__(self, stream: trio.SocketStream, poller: Poller) -> None:
+        super().__init__(stream)
+        self._fd = self._raw.fileno()
+        self._poller = poller
+        self._is_readable = self._has_ended = self._is_closed = False
+        self._task: trio.lowlevel.Task | None = None  # it waits until something comes
+        self._take: Take | None = None  # what comes is offered there first
+        self._told: Callable[[], None] | None = None
+        poller.add(self._fd, self)
+
+    async def receive(self) -> bytes:
+        """Some bytes, as any edge."""
+        while True:
+            if self._is_closed:
+                raise trio.ClosedResourceError("this end is closed")
+            if self._is_readable:
+                await trio.lowlevel.checkpoint()  # whoever sends without pause has no more than his turn
+            else:
+                await self._wait()
+            data = self.receive_nowait()
+            if data is not None:
+                return data
+
+    def tell(self, told: Callable[[], None] | None) -> None:
+        """Call this from here on whenever something can be read, while nobody receives: now, if something can."""
+        self._told = told
+        if told is not None and (self._is_readable or self._is_closed):
+            told()
+
+    async def rest(self, take: Take) -> bytes | None:
+        """As `receive`, but what comes meanwhile is offered to `take` where it is told, and while that takes it this
+        goes on waiting. None if `stir` is called.
+        """
+        if self._is_readable or self._is_closed:
+            data = await self.receive()
+            if not take(data):
+                return data
+        self._take = take
+        try:
+            return await self._wait()
+        finally:
+            self._take = None
+
+    def stir(self) -> None:
+        """Whoever rests goes on."""
+        if self._take is not None:
+            self._wake(outcome.Value(None))
+
+    async def aclose(self) -> None:
+        self._leave_poller()
+        await super().aclose()
+
+    def close(self) -> None:
+        self._leave_poller()
+        super().close()
+
+    def _leave_poller(self) -> None:
+        """Whoever receives goes on at once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._poller.drop(self._fd)
+        if self._told is not None:
+            self._told()
+        self._wake(outcome.Error(trio.ClosedResourceError("this end is closed")))
+
+    def came(self, *, ended: bool) -> None:
+        self._is_readable = True
+        self._has_ended = self._has_ended or ended
+        if self._told is not None:
+            self._told()
+        if self._take is None:
+            self._wake(outcome.Value(None))
+        while self._take is not None and self._task is not None and self._is_readable:
+            result = outcome.capture(self._offer, self._take)
+            if not isinstance(result, outcome.Value) or result.value is not None:
+                self._wake(result)
+
+    def _offer(self, take: Take) -> bytes | None:
+        """What has come, if it is not taken."""
+        data = self.receive_nowait()
+        return None if data is None or take(data) else data
+
+    def receive_nowait(self) -> bytes | None:
+        """Some bytes, as `receive`; None if nothing is there yet."""
+        if self._is_closed:
+            raise trio.ClosedResourceError("this end is closed")
+        try:
+            data = self._raw.recv(RECEIVE_BYTES)
+        except (BlockingIOError, InterruptedError):
+            self._is_readable = False
+            return None
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from error
+        # Less than there was room for is all that there was, and what comes then is told anew; but an end that was told
+        # with it is told once.
+        self._is_readable = self._has_ended or len(data) == RECEIVE_BYTES
+        return data
+
+    async def _wait(self) -> bytes | None:
+        """What was not taken while it rests, else nothing."""
+        assert self._task is None
+        self._task = trio.lowlevel.current_task()
+        result: bytes | None = await trio.lowlevel.wait_task_rescheduled(self._leave)
+        return result
+
+    def _wake(self, result: outcome.Outcome[bytes | None]) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task, result)
+
+    def _leave(self, _: object) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
 
 class TlsEdge:
     """TLS over a socket. Nothing is sent without waiting: a record may need the peer to go on."""
@@ -76,3 +205,6 @@ class TlsEdge:
 
     async def aclose(self) -> None:
         await self.stream.aclose()
+
+    def close(self) -> None:
+        self.stream.transport_stream.socket.close()

@@ -15,10 +15,11 @@ import trio
 from topics.server.api.edge import Edge
 from topics.server.api.memory import Share
 from topics.server.api.site import Site
+from topics.server.wire.edges import PolledEdge, Take
 from topics.server.wire.patience import Phase, WireOptions
 from topics.server.wire.receiving import Incoming
 from topics.server.wire.sending import Outgoing
-from topics.server.wire.watch import Watch
+from topics.server.wire.watch import PolledWatch, Watch
 
 LINGER_S: Final = 1.0
 _LINGER_BYTES: Final = 64 * 1024
@@ -39,18 +40,16 @@ class PeerLink:
         self._site = site
         self._bounded = False
         self._idle_since = 0.0
+        self._resting: trio.CancelScope | None = None
 
     # How long the peer is waited for.
 
-    async def end_idle(self) -> None:
-        """A task of its own, so that a request moves no deadline: that would cost as much as reading a small body."""
-        while True:
-            await trio.sleep_until(self._idle_since + self.options.idle_s)
-            if self.phase is Phase.IDLE and trio.current_time() >= self._idle_since + self.options.idle_s:
-                self.scope.cancel()
-                return
-            if self.phase is not Phase.IDLE:
-                await trio.sleep(self.options.idle_s)
+    def idle_until(self) -> float:
+        """When it has been idle for too long, as far as can be known now. It is looked at then: a request that moved a
+        deadline would cost as much as reading a small body.
+        """
+        since = self._idle_since if self.phase is Phase.IDLE else trio.current_time()
+        return since + self.options.idle_s
 
     def rest(self) -> None:
         """Between requests, from now on."""
@@ -123,9 +122,30 @@ class PeerLink:
         with trio.CancelScope(deadline=trio.current_time() + LINGER_S, shield=True):
             await self.edge.aclose()
 
+    async def rest_until(self, take: Take) -> bytes | None:
+        """What comes next and is not taken: `take` is offered it, perhaps by another task. None if `stir` is called."""
+        edge = self.edge
+        if isinstance(edge, PolledEdge):
+            return await edge.rest(take)
+        with trio.CancelScope() as self._resting:
+            while True:
+                data = await edge.receive()
+                if not take(data):
+                    return data
+        return None
+
+    def stir(self) -> None:
+        """Whoever rests goes on."""
+        if isinstance(self.edge, PolledEdge):
+            self.edge.stir()
+        elif self._resting is not None:
+            self._resting.cancel()
+
     # As the handlers' Peer.
 
-    def watch(self) -> Watch:
+    def watch(self) -> Watch | PolledWatch:
+        if isinstance(self.edge, PolledEdge):
+            return PolledWatch(self.edge, self.incoming, self.answer_first)
         return Watch(self.incoming, self.answer_first)
 
     async def answer_first(self) -> None:

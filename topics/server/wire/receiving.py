@@ -10,6 +10,7 @@ import trio
 from topics.kernel.errors import Rejected
 from topics.server.api.edge import Edge
 from topics.server.api.memory import MemoryAccount, Share
+from topics.server.wire.edges import PolledEdge
 from topics.server.wire.head import find_end
 
 READ_AHEAD_BYTES: Final = 64 * 1024
@@ -71,17 +72,32 @@ class Incoming:
         False if the connection is broken, so that no answer would arrive.
         """
         try:
-            while True:
-                self._ahead.cover(len(self.buffer), most=len(self.buffer))
-                if self.ended or len(self.buffer) >= READ_AHEAD_BYTES:
-                    break
+            while self._has_room_ahead():
                 await self.receive()
-        except Rejected:  # throttled: no memory is left for what comes
-            pass
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.ended = True
             return False
         return True
+
+    def read_ahead_nowait(self, edge: PolledEdge) -> bool | None:
+        """As `read_ahead`, of what is there; None if there may be more."""
+        try:
+            while self._has_room_ahead():
+                data = edge.receive_nowait()
+                if data is None:
+                    return None
+                self.take(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.ended = True
+            return False
+        return True
+
+    def _has_room_ahead(self) -> bool:
+        try:
+            self._ahead.cover(len(self.buffer), most=len(self.buffer))
+        except Rejected:  # throttled: no memory is left for what comes
+            return False
+        return not self.ended and len(self.buffer) < READ_AHEAD_BYTES
 
     def let_go(self) -> None:
         """The buffer is empty, or of no use any more."""

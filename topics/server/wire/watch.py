@@ -8,6 +8,7 @@ from types import TracebackType
 import trio
 
 from topics.server.api.message import PeerGone
+from topics.server.wire.edges import PolledEdge
 from topics.server.wire.receiving import Incoming
 
 
@@ -43,3 +44,42 @@ class Watch:
     async def _look(self) -> None:
         self._gone = not await self._incoming.read_ahead()
         self._nursery.cancel_scope.cancel()
+
+
+class PolledWatch:
+    """As `Watch`, where a `Poller` tells of what comes: no task waits for it."""
+
+    __slots__ = ("_edge", "_flush_answers", "_gone", "_incoming", "_scope")
+
+    def __init__(
+        self, edge: PolledEdge, incoming: Incoming, flush_answers: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._edge = edge
+        self._incoming = incoming
+        self._flush_answers = flush_answers
+        self._gone = False
+        self._scope = trio.CancelScope()
+
+    async def __aenter__(self) -> None:
+        try:
+            await self._flush_answers()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise PeerGone from None  # as above
+        self._scope.__enter__()
+        self._edge.tell(self._look)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._edge.tell(None)
+        swallowed = self._scope.__exit__(kind, error, trace)
+        if swallowed and self._gone:
+            raise PeerGone
+        return bool(swallowed)
+
+    def _look(self) -> None:
+        found = self._incoming.read_ahead_nowait(self._edge)
+        if found is not None:
+            self._gone = not found
+            self._edge.tell(None)
+            self._scope.cancel()

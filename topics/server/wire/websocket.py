@@ -17,12 +17,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from io import BytesIO
 from time import perf_counter
 from typing import Final
 
 import trio
-from websockets.frames import CloseCode, Frame, Opcode
+from websockets.frames import CloseCode, Frame
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
@@ -35,6 +34,7 @@ from topics.server.api.message import STUCK_S
 from topics.server.api.ops import OpCall
 from topics.server.api.site import Site
 from topics.server.auth.keys import Key
+from topics.server.wire.fragments import Fragments
 from topics.server.wire.link import PeerLink
 from topics.server.wire.patience import Phase
 from topics.server.wire.text_frames import is_between_frames, is_utf8, lone_text, text_frame
@@ -61,8 +61,7 @@ class WebSocket:
         self._reading = trio.CancelScope()
         self._is_reading = self._was_held_back = self._said_eof = False  # reading: it waits for bytes
         self._received = self._messages = 0
-        self._fragments: BytesIO | None = None
-        self._is_text = True
+        self._fragments = Fragments()
         self._ready: deque[OpCall] = deque()
         self._leaving: list[OpCall] = []  # answers that are being sent
         self._pushed: deque[Sequence[bytes]] = deque()
@@ -172,7 +171,7 @@ class WebSocket:
                 if message is None or self._is_partial:
                     await self._take(data)
                 else:
-                    self._is_text = True
+                    self._fragments.is_text = True
                     await self._take_message(message)
                 while link.outgoing.pieces and self._goes_on and link.outgoing.size > _GATHERED_BYTES:
                     await self._held_back()
@@ -182,12 +181,30 @@ class WebSocket:
                     self._end(CloseCode.TRY_AGAIN_LATER, "no memory is left for messages on their way")
                     return
                 self._is_reading = True
-                data = await link.edge.receive()
+                data = await link.rest_until(self._begin) or b""
                 self._is_reading = False
                 self._received += len(data)
                 if not data:
                     self._protocol.receive_eof()
                     return
+
+    def _begin(self, data: bytes) -> bool:
+        """A lone small command takes effect where its bytes are told, and the task that reads goes on waiting."""
+        if self._under_way or self._link.outgoing.pieces or self._is_partial or not self._goes_on:
+            return False
+        message = lone_text(data, self._site.options.limits.body_bytes)
+        if message is None or not message.isascii():
+            return False
+        size = len(message)
+        self._under_way, self._under_way_bytes = 1, size
+        if not self._site.take_now(OpCall(self._site, self, message, size, perf_counter())):
+            self._under_way = self._under_way_bytes = 0
+            return False
+        self._messages += 1
+        self._received += len(data)
+        if not self._hold():
+            self._end(CloseCode.TRY_AGAIN_LATER, "no memory is left for messages on their way")
+        return True
 
     @property
     def _goes_on(self) -> bool:
@@ -231,27 +248,13 @@ class WebSocket:
             self._collect()
             for frame in self._protocol.events_received():
                 assert isinstance(frame, Frame)
-                await self._take_frame(frame)
+                message = self._fragments.whole(frame)
+                if message is not None:
+                    await self._take_message(message)
                 if self._ended is not None:
                     return
             if self._protocol.state is not State.OPEN:
                 return
-
-    async def _take_frame(self, frame: Frame) -> None:
-        """Control frames are the protocol's, which has answered them."""
-        if frame.opcode is Opcode.TEXT or frame.opcode is Opcode.BINARY:
-            self._is_text = frame.opcode is Opcode.TEXT
-            if frame.fin:
-                await self._take_message(bytes(frame.data))
-            else:
-                self._fragments = BytesIO()  # not a list: fragments of a byte would cost fifty each
-                self._fragments.write(frame.data)
-        elif frame.opcode is Opcode.CONT:
-            assert self._fragments is not None
-            self._fragments.write(frame.data)
-            if frame.fin:
-                message, self._fragments = self._fragments.getvalue(), None
-                await self._take_message(message)
 
     async def _take_message(self, message: bytes) -> None:
         """Its command has taken effect behind this."""
@@ -265,13 +268,13 @@ class WebSocket:
             if self._ended is not None:
                 return
             await self._held_back()
-        if self._is_text and not message.isascii() and not await is_utf8(message):
+        if self._fragments.is_text and not message.isascii() and not await is_utf8(message):
             self._end(CloseCode.INVALID_DATA, "a text message is UTF-8")
             return
         self._under_way += 1
         self._under_way_bytes += size
         call = OpCall(self._site, self, message, size, perf_counter())
-        if self._is_text:
+        if self._fragments.is_text:
             await self._site.take(call)
         else:
             call.refuse(invalid("message", "is binary; a command is JSON in a text message"))
@@ -279,16 +282,14 @@ class WebSocket:
     @property
     def _is_partial(self) -> bool:
         """True in the midst of a message: something of what it says has come."""
-        return self._fragments is not None or not is_between_frames(self._protocol)
+        return bool(self._fragments) or not is_between_frames(self._protocol)
 
     def _hold(self) -> bool:
         """Have what came, and is not answered yet, on the account of requests. False if there is no room for it.
 
         A little stays there while it is answered: mostly the next command is as large.
         """
-        size = self._under_way_bytes + len(self._protocol.reader.buffer)
-        if self._fragments is not None:
-            size += self._fragments.tell()
+        size = self._under_way_bytes + len(self._protocol.reader.buffer) + self._fragments.size
         held = self._link.held
         if size <= held.size <= _KEPT_BYTES:
             return True

@@ -228,7 +228,7 @@ async def test_what_else_ends_a_claim_that_waits(end, expected):
             runtime.end_waits()
         else:
             clock.advance(50)
-            runtime._sooner.set()
+            runtime._alarms.look()
         await wait_all_tasks_blocked(0.02)
         (answered,) = answers
         assert (code(answered) if answered[0] >= 400 else answered) == expected

@@ -45,6 +45,7 @@ from topics.server.api.resources.jobs import (
 from topics.server.api.resources.work import check_queue, work_of
 from topics.store.writer import BatchTiming
 
+_Of = Callable[[str, Any, Limits], Ack | Nack | Extend]
 WORKS_MAX: Final = 256  # queues that push to one connection
 _NODE: Final = s.named("Whose the leases are, at most 128 bytes")
 
@@ -68,11 +69,16 @@ class StopWorkIn(msgspec.Struct, gc=False):
 
 async def claim(call: OpCall) -> None:
     """Lease jobs; wait for them if asked."""
+    _begin_claim(call)
+
+
+def _begin_claim(call: OpCall) -> bool:
     name = call.topic()
     asked, ignored = _claim.decode(call.text)
     command = claim_of(name, asked, call.site.options.limits)
     call.room = Share(call.site.answers)
     call.session.claims[call] = call.runtime.jobs.begin(command, partial(_claimed, call, command, ignored))
+    return True
 
 
 def _claimed(call: OpCall, command: Claim, ignored: Sequence[str], ticket: Ticket) -> None:
@@ -126,18 +132,24 @@ def _answer_claim(call: OpCall, topic: str, claimed: Claimed | None, ignored: Se
     call.answer(fields)
 
 
-async def _settle(
-    form: OpenForm[Any], of: Callable[[str, Any, Limits], Ack | Nack | Extend], done: str, call: OpCall
-) -> None:
+async def _settle(form: OpenForm[Any], of: _Of, done: str, call: OpCall) -> None:
     """Jobs are done, failed, or take longer."""
     name = call.topic()
     asked, ignored = await call.site.decoded(call.size, partial(form.decode, call.text))
-
-    def fields(reply: Reply, _: BatchTiming) -> bytes:
-        assert isinstance(reply, JobsSettled)
-        return settled_json(done, reply, ignored) + performance_since(call.started) + b"}"
-
+    fields = partial(_settled, call, done, ignored)
     await call.submit(of(name, asked, call.site.options.limits), fields)
+
+
+def _begin_settle(form: OpenForm[Any], of: _Of, done: str, call: OpCall) -> bool:
+    name = call.topic()
+    asked, ignored = form.decode(call.text)
+    fields = partial(_settled, call, done, ignored)
+    return call.submit_now(of(name, asked, call.site.options.limits), fields)
+
+
+def _settled(call: OpCall, done: str, ignored: Sequence[str], reply: Reply, _: BatchTiming) -> bytes:
+    assert isinstance(reply, JobsSettled)
+    return settled_json(done, reply, ignored) + performance_since(call.started) + b"}"
 
 
 # Work.
@@ -200,11 +212,18 @@ _nack: Final = OpenForm(enveloped(NackIn))
 _extend: Final = OpenForm(enveloped(ExtendIn))
 _work: Final = OpenForm(enveloped(WorkIn))
 _stop_work: Final = OpenForm(enveloped(StopWorkIn))
+
+
+def _settling(name: str, form: OpenForm[Any], of: _Of, done: str) -> Op:
+    take, begin = partial(_settle, form, of, done), partial(_begin_settle, form, of, done)
+    return Op(name=name, answer=done, scope="write", take=take, begin=begin)
+
+
 OPS: Final = (
-    Op(name="claim", answer="claimed", scope="read+write", take=claim),
-    Op(name="ack", answer=ACKED, scope="write", take=partial(_settle, _ack, ack_of, ACKED)),
-    Op(name="nack", answer=NACKED, scope="write", take=partial(_settle, _nack, nack_of, NACKED)),
-    Op(name="extend", answer=EXTENDED, scope="write", take=partial(_settle, _extend, extend_of, EXTENDED)),
+    Op(name="claim", answer="claimed", scope="read+write", take=claim, begin=_begin_claim),
+    _settling("ack", _ack, ack_of, ACKED),
+    _settling("nack", _nack, nack_of, NACKED),
+    _settling("extend", _extend, extend_of, EXTENDED),
     Op(name="work", answer="working", scope="read+write", take=work),
     Op(name="stop_work", answer="stopped", scope="read+write", take=stop_work),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -12,8 +12,9 @@ import msgspec
 
 from topics.calls.intake import key_bytes
 from topics.embed.aio.runtime import Runtime
-from topics.engine.commands import DeleteRecords
+from topics.engine.commands import Append, DeleteRecords
 from topics.engine.replies import Appended, RecordsDeleted, Reply
+from topics.engine.tickets import Ticket
 from topics.kernel.checks import seq_number
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code
@@ -27,12 +28,13 @@ from topics.server.api.call import HandlerCall, text_of
 from topics.server.api.message import Answer
 from topics.server.api.ops import Op, OpCall
 from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX, ServerState
-from topics.server.api.routes import WRITE_ERRORS, Body, Route
+from topics.server.api.routes import WRITE_ERRORS, Body, Ended, Route
 from topics.server.auth.keys import Key
 from topics.server.auth.scopes import Scope
 from topics.store.writer import BatchTiming
 
 _PERFORMANCE: Final = b',"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
+_SEQS_AT_ONCE_MAX: Final = 16  # an answer with more may be worth compressing, which is not done at once
 _ADMIN: Final = frozenset({Scope.ADMIN})
 _BOOL: Final = (b"false", b"true")
 
@@ -40,17 +42,51 @@ _BOOL: Final = (b"false", b"true")
 async def write_records(call: HandlerCall) -> Answer:
     """Append records, all or nothing."""
     name = call.topic()
-    return_seqs = call.flag("return_seqs", default=True)
+    with_seqs = call.flag("return_seqs", default=True)
     runtime = call.runtime
     wish = await decoded_write(call.site, runtime, name, call.body, BODY, call.key)
     call.body = b""  # it is decoded: nobody holds it while the write waits
+    reply, took = await runtime.append(_command(call, wish))
+    return _written(call, wish, reply, took, with_seqs=with_seqs)
+
+
+def begin_write(call: HandlerCall, ended: Ended) -> bool:
+    """`write_records`, for what its topic takes at once."""
+    name, body = call.topic(), call.body
+    with_seqs = call.flag("return_seqs", default=True)
+    if len(body) > DECODED_INLINE_BYTES_MAX:
+        return False
+    runtime = call.runtime
+    wish = _checked(runtime, name, _decoder(call.site, name, body, BODY)(), call.key)
+    call.body = b""  # as above
+    if wish.ignored or (with_seqs and len(wish.command.records) > _SEQS_AT_ONCE_MAX):
+        return False
+
+    def told(ticket: Ticket, took: BatchTiming) -> None:
+        def answer() -> Answer:
+            reply = ticket.result()
+            assert isinstance(reply, Appended)
+            return _written(call, wish, reply, took, with_seqs=with_seqs)
+
+        ended(answer)
+
+    return runtime.begin_now(_command(call, wish), told)
+
+
+def _command(call: HandlerCall, wish: WriteWish) -> Append:
+    """With the idempotency key of the head, if the body has none."""
     command = wish.command
     header = call.head.headers.get(b"idempotency-key")
     if header is not None and command.idempotency_key is None:
         key = key_bytes(text_of("idempotency-key", header), call.site.options.limits)
-        command = msgspec.structs.replace(command, idempotency_key=key)
-    reply, took = await runtime.append(command)
-    body = written_json(wish, reply, took, call.started, with_seqs=return_seqs and wish.return_seqs)
+        return msgspec.structs.replace(command, idempotency_key=key)
+    return command
+
+
+def _written(
+    call: HandlerCall, wish: WriteWish, reply: Appended, took: BatchTiming, *, with_seqs: bool
+) -> Answer:
+    body = written_json(wish, reply, took, call.started, with_seqs=with_seqs and wish.return_seqs)
     return Answer(201 if reply.created else 200, body)
 
 
@@ -59,12 +95,21 @@ async def publish(call: OpCall) -> None:
     runtime = call.runtime
     wish = await decoded_write(call.site, runtime, call.topic(), call.text, MESSAGE, call.session.key)
     call.text = b""  # as above
-
-    def fields(reply: Reply, took: BatchTiming) -> bytes:
-        assert isinstance(reply, Appended)
-        return written_json(wish, reply, took, call.started, with_seqs=wish.return_seqs)
-
+    fields = partial(_published, call, wish)
     await call.submit(await runtime.compressed(wish.command), fields)
+
+
+def begin_publish(call: OpCall) -> bool:
+    """`publish`, for what its topic takes at once."""
+    name, runtime = call.topic(), call.runtime
+    wish = _checked(runtime, name, _decoder(call.site, name, call.text, MESSAGE)(), call.session.key)
+    call.text = b""  # as above
+    return call.submit_now(wish.command, partial(_published, call, wish))
+
+
+def _published(call: OpCall, wish: WriteWish, reply: Reply, took: BatchTiming) -> bytes:
+    assert isinstance(reply, Appended)
+    return written_json(wish, reply, took, call.started, with_seqs=wish.return_seqs)
 
 
 async def decoded_write(
@@ -75,8 +120,15 @@ async def decoded_write(
     Raises:
         Rejected: what is wrong with it; forbidden; throttled, and it was not proposed.
     """
+    decode = _decoder(site, topic, text, forms)
+    size = len(text)
+    wish = decode() if size <= DECODED_INLINE_BYTES_MAX else await site.decoded(size, decode)
+    return _checked(runtime, topic, wish, key)
+
+
+def _decoder(site: ServerState, topic: str, text: bytes, forms: WriteForms) -> Callable[[], WriteWish]:
     options = site.options
-    decode = partial(
+    return partial(
         decode_write,
         topic,
         text,
@@ -85,8 +137,10 @@ async def decoded_write(
         known=site.labels,
         forms=forms,
     )
-    size = len(text)
-    wish = decode() if size <= DECODED_INLINE_BYTES_MAX else await site.decoded(size, decode)
+
+
+def _checked(runtime: Runtime, topic: str, wish: WriteWish, key: Key) -> WriteWish:
+    """That `key` may ask for, and there is room for."""
     if wish.gives_config:
         key.check_scopes(_ADMIN, "a config in a write")
         check_dead_letter(key, wish.command.config, field="config.dead_letter")
@@ -230,12 +284,19 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
 }  # fmt: skip
 
 OPS: Final = (
-    Op(name="publish", answer="ack", scope="write", take=publish, body_names=("config.dead_letter",)),
+    Op(
+        name="publish",
+        answer="ack",
+        scope="write",
+        take=publish,
+        begin=begin_publish,
+        body_names=("config.dead_letter",),
+    ),
 )
 _PATH: Final = "/v0/topics/{topic}"
 ROUTES: Final = (
     Route(
-        name="write_records", method=b"POST", path=_PATH, handler=write_records, scope="write",
+        name="write_records", method=b"POST", path=_PATH, handler=write_records, begin=begin_write, scope="write",
         body_names=("config.dead_letter",),
         summary="Append records, all or nothing",
         text="Answered when the topic's class says: `fsync` after the sync that covers it, `disk` and `memory` when the"

@@ -11,6 +11,7 @@ import attrs
 import trio
 
 from topics.embed.aio.runtime import Runtime
+from topics.embed.aio.wheel import Wheel
 from topics.host.system.entropy import SystemEntropy
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import KIB, WHY_LOG_BYTES_MAX, Limits
@@ -73,6 +74,7 @@ class ServerState:
         self.reports = RequestReports(
             options.entropy, every=options.access_log, slow_s=options.slow_request_s, tracing=options.tracing
         )
+        self.wheel = Wheel()  # of connections; whoever listens runs it
         self.bugs = 0
         self.unsent_dropped = 0  # answers that could neither be sent at once nor kept
         self.slow_consumers = 0  # watches that were cut off
