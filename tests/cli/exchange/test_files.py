@@ -516,18 +516,17 @@ def test_what_a_killed_export_left_goes_with_the_next_one(call: Call) -> None:
             process.communicate()
 
 
-def test_an_export_is_not_taken_for_abandoned_when_its_file_gets_its_name(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_is_not_taken_for_abandoned_when_its_file_gets_its_name(call: Call) -> None:
     call("put", "t", "-", stdin=b"1\n")
-    replace = pathlib.Path.replace
+    others = [b"another"]  # written right before the first gets its name
 
-    def export_meanwhile(beside: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
-        monkeypatch.setattr(pathlib.Path, "replace", replace)
-        with opened("out.jsonl") as file:
-            file.write(b"another")
-        return replace(beside, target)
+    def export_meanwhile(event: str, _: object) -> None:
+        if event == "os.rename" and others:
+            data = others.pop()
+            with opened("out.jsonl") as file:
+                file.write(data)
 
-    monkeypatch.setattr(pathlib.Path, "replace", export_meanwhile)
+    sys.addaudithook(export_meanwhile)
     assert call("export", "t", "out.jsonl").code == 0
+    assert not others
     assert json.loads(pathlib.Path("out.jsonl").read_bytes())["data"] == 1

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import trio
 
 from topics.embed.aio.compactor import Submit
 from topics.embed.aio.thread import Threads
+from topics.engine.commands import CatchUp
 from topics.engine.engine import Engine
 from topics.host.checkpoint.steps import Blocking, Propose, Step
+from topics.kernel.errors import Fatal, Rejected
+from topics.kernel.limits import CATCH_UP_MAX_MS
 from topics.store.moving import Read
 from topics.store.orders import next_order
 from topics.store.steps import drive_async
@@ -39,6 +43,15 @@ class MoverTask:
                 self._told()
             await self._bell.wait()
             self._bell = trio.Event()
+
+    async def catch_up(self, *topics: str) -> None:
+        """Before a read: dests have what their sources hold, if that comes in time (semantics 8)."""
+        behind = [topic for topic in topics if self._engine.routers.is_behind(topic)]
+        if behind:
+            with trio.move_on_after(CATCH_UP_MAX_MS / 1000):
+                for topic in behind:
+                    with suppress(Rejected, Fatal):
+                        await self._submit(CatchUp(topic=topic))
 
     async def _do(self, step: Step) -> None:
         if isinstance(step, Blocking):

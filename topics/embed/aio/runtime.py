@@ -38,7 +38,7 @@ from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.system.compress import compress_records
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
-from topics.kernel.limits import CATCH_UP_MAX_MS, INGEST_WAITING_MAX
+from topics.kernel.limits import INGEST_WAITING_MAX
 from topics.sched.governor import RETRY_AFTER_MS
 from topics.store.damages import found_since
 from topics.store.opened import Opened
@@ -247,15 +247,6 @@ class Runtime:
             due = self.engine.read_due(topic)
             if due is not None:
                 await self.submit(due)
-
-    async def catch_up(self, *topics: str) -> None:
-        """Before a read: dests have what their sources hold, if that comes in time (semantics 8)."""
-        behind = [topic for topic in topics if self.engine.routers.is_behind(topic)]
-        if behind:
-            with trio.move_on_after(CATCH_UP_MAX_MS / 1000):
-                for topic in behind:
-                    with suppress(Rejected, Fatal):
-                        await self.submit(CatchUp(topic=topic))
 
     def topic_state(self, name: str, *, touch: bool) -> TopicState:
         """As the engine has it, older by what it waits for its turn. Raises `Rejected(topic_not_found)`."""

@@ -212,7 +212,7 @@ class AsyncStore(Findings, AsyncTopicStore):
                     await runtime.append(self._opened.classed(call.command(self.limits)), sync=call.sync)
                 )[0]
             case records.Read():
-                await runtime.catch_up(call.topic)
+                await runtime.mover.catch_up(call.topic)
                 return await self._read(call.query(self.limits), account=call.account, wait_ms=call.waits_ms)
             case records.Delete() | topics.Put():
                 reply = await self._submit(self._opened.classed(call.command(self.limits)))
@@ -267,7 +267,7 @@ class AsyncStore(Findings, AsyncTopicStore):
         engine = self._runtime.engine
         ends = engine.routers.topics_of(call.name)
         if ends is not None:
-            await self._runtime.catch_up(ends[1])
+            await self._runtime.mover.catch_up(ends[1])
         return call.look(engine)
 
     async def _of_consumer(self, call: Call[Any]) -> object:
@@ -320,7 +320,7 @@ class AsyncStore(Findings, AsyncTopicStore):
     async def _state(self, name: str, *, touch: bool) -> TopicState:
         self._runtime.check_open()
         await trio.lowlevel.checkpoint()
-        await self._runtime.catch_up(name)
+        await self._runtime.mover.catch_up(name)
         await self._runtime.let_time_pass(name)
         return self._runtime.topic_state(name, touch=touch)
 

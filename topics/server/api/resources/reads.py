@@ -94,7 +94,7 @@ async def diff_records(call: HandlerCall) -> Answer:
     """One page, waited for if asked."""
     name = call.topic()
     reading = await call.decoded(partial(decode_reading, name, call.body, call.site.options.limits))
-    await call.runtime.catch_up(name)
+    await call.runtime.mover.catch_up(name)
     if reading.consumer is None:
         return page_answer(call, reading, *await _page(call, reading))
     if reading.auto_commit:

@@ -89,7 +89,7 @@ async def get_router(call: HandlerCall) -> Answer:
     _check_standing(call, name)
     ends = call.runtime.engine.routers.topics_of(name)
     if ends is not None:
-        await call.runtime.catch_up(ends[1])
+        await call.runtime.mover.catch_up(ends[1])
     return Answer(200, router_json(call.runtime.engine.routers.state(name)) + call.performance() + b"}")
 
 

@@ -54,7 +54,7 @@ async def get_topic(call: HandlerCall) -> Answer:
     """The state of a topic; never creates it."""
     name, touch = call.topic(), call.flag("touch", default=True)
     runtime = call.runtime
-    await runtime.catch_up(name)
+    await runtime.mover.catch_up(name)
     await runtime.let_time_pass(name)
     return call.ok(state_fields(runtime.topic_state(name, touch=touch)))
 

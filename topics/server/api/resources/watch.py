@@ -240,7 +240,7 @@ async def begin_watch(call: HandlerCall) -> Answer:
     lenient = call.flag("lenient", default=False)
     for name in request.starts:
         call.key.check_name(name, field="topics")
-    await call.runtime.catch_up(*request.starts)
+    await call.runtime.mover.catch_up(*request.starts)
     places = find_topics(call.runtime.engine, request.starts, lenient=lenient)
     subscriptions = [subscription_of(request, place, record_event) for place in places.values()]
     session = call.site.watches().begin(call.key, subscriptions, heartbeat_s=request.heartbeat_ms / 1000)
@@ -258,7 +258,7 @@ async def stream_watch(call: HandlerCall) -> Answer:
     events.check_accepted(call.head)
     site = call.site
     session = site.watches().find(text_of("wid", call.params[0]), call.key)
-    await call.runtime.catch_up(*session.subscriptions)
+    await call.runtime.mover.catch_up(*session.subscriptions)
     stream = WatchStream(
         call.runtime,
         session,

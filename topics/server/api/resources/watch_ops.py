@@ -64,7 +64,7 @@ async def subscribe(call: OpCall) -> None:
     request, lenient = await call.site.decoded(call.size, partial(_request_of, call, limits))
     for name in request.starts:
         session.key.check_name(name, field="topics")
-    await call.runtime.catch_up(*request.starts)
+    await call.runtime.mover.catch_up(*request.starts)
     places = find_topics(call.runtime.engine, request.starts, lenient=lenient)
     watch = session.watch
     if watch is None:
