@@ -155,6 +155,7 @@ def propose(state: EngineState, ticket: Ticket, now_ms: int) -> None:
 
 def propose_woken(state: EngineState) -> None:
     """Those that waited are answered, or proposed as things are now."""
+    assert state.ready
     woken, state.ready = sorted(state.ready, key=_goes_last), []
     now_ms = state.time.high_ms
     for ticket, answer in woken:

@@ -77,11 +77,13 @@ class Ranks(list[Rank]):
 
     def add(self, seqs: array[int], jobs: array[int]) -> None:
         """These come behind the others of their lines."""
+        assert len(seqs) == len(jobs)
         for priority, some in _by_priority(seqs, jobs):
             self.of(priority).line.extend(some)
 
     def add_late(self, seqs: array[int], jobs: array[int]) -> None:
         """These were never handed out, and are in no line."""
+        assert len(seqs) == len(jobs)
         for priority, some in _by_priority(seqs, jobs):
             late = self.of(priority).late
             late += some

@@ -306,6 +306,7 @@ class Jobs(States):
 
     def _lease_one(self, event: Claimed, backoff: RetryBackoff | None, deliveries_max: int) -> None:
         """As `_lease`, of an event with one lease: most workers take one job at a time, and columns are dear."""
+        assert len(event.seqs) == 1
         rows, row = self.rows, self._row_of(event.seqs[0])
         if not row or NEXT[Change.CLAIMED][rows.state[row]] == REFUSED:
             return

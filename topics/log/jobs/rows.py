@@ -74,6 +74,7 @@ class Rows:
 
     def add(self, seq: int) -> int:
         """A row for a job that has none, without a lease."""
+        assert seq > 0
         if self._free:
             row = self._free.pop()
         else:

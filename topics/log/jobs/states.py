@@ -85,6 +85,7 @@ class States:
                 held[key] = held.get(key, 0) + 1
             elif before == of_state:
                 held[key] -= 1
+                assert held[key] >= 0
                 if not held[key]:
                     del held[key]
                 if self.freed is not None:
