@@ -15,6 +15,7 @@ import msgspec
 import xxhash
 
 from topics.engine.apply import CatalogView
+from topics.engine.deadlines.timers import SERVE, WAITED
 from topics.engine.image import image_of
 from topics.engine.lane import Lane
 from topics.engine.state import EngineState
@@ -40,6 +41,7 @@ def check_state(state: EngineState) -> None:
     check_routers(state)
     check_routes(state)
     check_readings(state)
+    check_queues(state)
     on_their_way = [
         entry
         for shard in state.shards
@@ -127,6 +129,20 @@ def check_readings(state: EngineState) -> None:
         assert readings[0].ticket.stage is Stage.WAITING
         heads = [one.head_seq for one in readings]
         assert heads == sorted(heads)
+
+
+def check_queues(state: EngineState) -> None:
+    """No lease that runs out, rest or wait is forgotten: each queue is looked at when time alone changes it."""
+    for lane in state.lanes.values():
+        queue = lane.queue
+        if queue is None or lane.topic is None or lane.barrier is not None:
+            continue
+        for timers, kind, due_ms in (
+            (state.by_time, SERVE, queue.jobs.next_due_ms()),
+            (state.by_timer, WAITED, queue.first_end_ms()),
+        ):
+            at_ms = timers.at_ms(kind, lane.topic_id)
+            assert due_ms is None or (at_ms is not None and at_ms <= due_ms)
 
 
 def check_topic(topic: Topic) -> None:
