@@ -174,7 +174,15 @@ OF_STORE: dict[str, list[Given]] = {
 OF_A_WRITE = {"idempotency_key", "require_same_body", "expected_head", "create", "sync"}
 OF_JOURNALS = {"append", "call", "read"}
 OF_HANDLES = {"name", "store", "aclose", "node", "job_type", "dead_letters", "topic_name"}  # no calls
-OF_CLIENTS = {"health", "ready", "pressure", "keys", "why", "why_range", "with_key"}  # tests/client/test_asking.py
+OF_CLIENTS = {
+    "health",
+    "ready",
+    "pressure",
+    "keys",
+    "why",
+    "why_range",
+    "with_key",
+}  # tests/client/test_asking.py
 
 
 class Handing(TopicStore):
