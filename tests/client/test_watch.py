@@ -194,7 +194,7 @@ def test_a_server_that_is_silent_is_asked_again_and_nobody_is_told(
     asked = WatchRules(name).asked(client.limits)
     with CuttingRelay(server.port, []) as relay, topics.Client(relay.url) as behind:
         # The server's own signs of life come every 15 s.
-        watch = topics.Watch(SessionFeed(asked, behind._line, behind._transport, silent_s=0.2))
+        watch = topics.Watch(SessionFeed(asked, behind._line, behind._transport, silent_s=0.2), behind.do)
         assert isinstance(next(watch), topics.CaughtUp)
         rest = in_thread(lambda: next(watch))
         assert wait_until(lambda: relay.streams > 2)
