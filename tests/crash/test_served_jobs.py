@@ -115,7 +115,7 @@ class TellsTwice(Runtime):
         (SocketsKeep, "which it was pushed"),
         (ClaimsKeep, "which was never sent"),
         (Trusting, "has not answered"),
-        (TellsTwice, "was given"),
+        (TellsTwice, "was told twice"),
     ],
 )
 def test_a_planted_bug_turns_the_gate_red(planted, said):

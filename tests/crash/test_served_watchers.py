@@ -96,8 +96,14 @@ class Untold(Runtime):
         self.pages.__class__ = UntoldPages
 
 
-@pytest.mark.parametrize("planted", [{"site": FurtherSite}, {"runtime": Untold}])
-def test_a_planted_bug_turns_the_gate_red(planted):
+@pytest.mark.parametrize(
+    ("planted", "said"),
+    [
+        ({"site": FurtherSite}, "was known in epoch 1, and is created anew"),  # or untold, as the seed has it
+        ({"runtime": Untold}, "a watcher was told nothing of seq"),
+    ],
+)
+def test_a_planted_bug_turns_the_gate_red(planted, said):
     found = ""
     for seed in CANARY_SEEDS:
         try:
@@ -107,4 +113,4 @@ def test_a_planted_bug_turns_the_gate_red(planted):
             break
 
     print(f"{planted}: the first seed that finds it is {found:.300}")
-    assert "a watcher was told nothing of seq" in found
+    assert said in found

@@ -38,7 +38,7 @@ async def test_it_is_told_as_it_is():
         ({"source": "a"}, "dest"), ({"source": "a", "dest": "a"}, "dest"), ({"source": "$a", "dest": "b"}, "source"),
         ({**AB, "filter": ["tag", "Glob", "x"]}, "filter"), ({**AB, "filter": 7}, "filter"),
         ({**AB, "preserve_tag": 1}, "preserve_tag"), ({**AB, "guarantee": "most"}, "guarantee"),
-        ({**AB, "zebra": 1}, "body"),
+        ({**AB, "zebra": 1}, "zebra"),
     ],
 )  # fmt: skip
 async def test_what_no_router_can_be_is_refused_by_its_field(fields, field):
