@@ -332,7 +332,10 @@ def report(outcomes: list[Outcome]) -> None:
 
 
 def say(text: str) -> None:
-    print(text, flush=True)
+    sys.stdout.write(
+        f"{text}\n"
+    )  # in one: steps that run side by side would put theirs between a line and its end
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
