@@ -523,4 +523,4 @@ class Lives(Replicas):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = TestReplicas.settings
+TestLives.settings = settings(TestReplicas.settings, max_examples=2 * TestReplicas.settings.max_examples)

@@ -276,4 +276,4 @@ def same(a, b):
 
 
 TestReplicas = Replicas.TestCase
-TestReplicas.settings = settings(stateful_step_count=40)
+TestReplicas.settings = settings(max_examples=settings.default.max_examples * 2, stateful_step_count=40)

@@ -150,7 +150,7 @@ def test_each_job_is_done_once_and_several_at_once_by_tasks(run: Callable[[Main]
 
 
 @pytest.mark.rule("Q6.2")
-def test_a_handler_that_takes_four_leases_keeps_its_job(run: Callable[[Main], Any]) -> None:
+def test_a_handler_that_takes_ten_leases_keeps_its_job(run: Callable[[Main], Any]) -> None:
     async def main(store: AsyncTopicStore, queue: topics.AsyncQueue) -> None:
         await queue.put("long")
         seen = []
@@ -158,7 +158,7 @@ def test_a_handler_that_takes_four_leases_keeps_its_job(run: Callable[[Main], An
 
             async def handle(job: topics.AsyncJob) -> None:
                 begun_s = anyio.current_time()
-                while anyio.current_time() - begun_s < 4 * LEASE_MS / 1000:
+                while anyio.current_time() - begun_s < 10 * LEASE_MS / 1000:
                     assert await store.queue(queue.name, node="other").get(timeout=0.1) is None
                 assert not job.is_lost
                 seen.append((job.data, job.deliveries))
@@ -172,12 +172,12 @@ def test_a_handler_that_takes_four_leases_keeps_its_job(run: Callable[[Main], An
 
 
 @pytest.mark.rule("Q6.2")
-def test_a_loop_that_takes_four_leases_for_a_job_keeps_it(jobs: topics.Queue) -> None:
+def test_a_loop_that_takes_ten_leases_for_a_job_keeps_it(jobs: topics.Queue) -> None:
     jobs.put("long")
     other = jobs.store.queue(jobs.name, node="other")
     with jobs.store.worker(jobs.name, node="w") as worker:
         for job in worker:
-            for _ in range(4):
+            for _ in range(10):
                 assert other.get(timeout=LEASE_MS / 1000) is None
             assert not job.is_lost
             worker.stop()

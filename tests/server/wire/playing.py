@@ -24,9 +24,7 @@ from topics.testing.streams import MemoryEdge, edge_pair
 
 STUCK_S = 2.0  # of nobody having anything to do, on a real clock: a thread may still be at work
 SPLIT_BYTES_MAX = 200
-SPLIT_EVERY = (
-    3  # bytes; where a case begins to count says its name, so that heads, which are alike, are split anywhere
-)
+SPLIT_EVERY = 3  # bytes, in the gate
 _LINE = re.compile(rb"HTTP/1\.1 (\d{3}) [ -~]*")
 _DATE = re.compile(r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT")
 _MOVING = re.compile(
@@ -260,21 +258,25 @@ def split_at(point: int) -> Cut:
     return lambda data: [piece for piece in (data[:point], data[point:]) if piece]
 
 
-def ways(case: Case) -> Iterator[tuple[str, Cut, bool]]:
-    """Whole, byte by byte, and short ones in two at every third point, each piece read before the next comes."""
+def ways(case: Case, split_every: int) -> Iterator[tuple[str, Cut, bool]]:
+    """Whole, byte by byte, and short ones in two, each piece read before the next comes. `split_every`: bytes between
+    two points. Where a case begins to count says its name, so that heads, which are alike, are split anywhere.
+    """
     yield "whole", whole, False
     yield "byte by byte", byte_by_byte, False
     if case.size <= SPLIT_BYTES_MAX:
         yield "byte by byte, each waited for", byte_by_byte, True
         longest = max((len(step.data) for step in case.steps if isinstance(step, Send)), default=0)
-        for point in range(1 + len(case.name) % SPLIT_EVERY, longest, SPLIT_EVERY):
+        for point in range(1 + len(case.name) % split_every, longest, split_every):
             yield f"split at {point}", split_at(point), True
 
 
-async def play_every_way(site: Site, case: Case, *, splits: bool = True, **options: object) -> list[Seen]:
+async def play_every_way(
+    site: Site, case: Case, *, splits: bool = True, split_every: int = SPLIT_EVERY, **options: object
+) -> list[Seen]:
     """The same answers, however the bytes come."""
     first: list[Seen] | None = None
-    for name, cut, settle in ways(case):
+    for name, cut, settle in ways(case, split_every):
         if settle and not splits:
             continue
         try:

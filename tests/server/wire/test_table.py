@@ -23,17 +23,44 @@ def table(cases):
     return pytest.mark.parametrize("case", cases, ids=[case.name for case in cases])
 
 
-async def plays(case, *, splits=True):
+async def plays(case, **how):
     before = trio.lowlevel.current_statistics().tasks_living
     async with open_site() as site:
         await site.ready_runtime().submit(PutTopic(topic="t", config=parse_config({"durability": "memory"})))
         living = trio.lowlevel.current_statistics().tasks_living
-        seen = await play_every_way(site, case, splits=splits)
+        seen = await play_every_way(site, case, **how)
 
         assert trio.lowlevel.current_statistics().tasks_living == living, "a task is left"
         assert site.held_bytes == 0, "held bytes are left"
     assert trio.lowlevel.current_statistics().tasks_living == before
     return seen
+
+
+SPLIT = [
+    *pipelining.PIPELINING,
+    *heads.VERSIONS,
+    *heads.LINES,
+    *heads.TARGETS,
+    *heads.HOSTS,
+    *heads.CONNECTION,
+    *heads.HEADS,
+    *heads.ENDS,
+    *smuggling.LENGTHS,
+    *smuggling.CODINGS,
+    *smuggling.FIELDS,
+    *bodies.DECLARED,
+    *bodies.GZIP,
+    *bodies.CHUNKS,
+    *bodies.LIMITS,
+    *expecting.EXPECTING,
+    *expecting.UPGRADE,
+]
+
+
+@pytest.mark.slow
+@table(SPLIT)
+async def test_a_split_at_any_point_changes_nothing(mock_clock, case):
+    await plays(case, split_every=1)
 
 
 @pytest.mark.rule("A5.2", "A5.3", "A5.18")
