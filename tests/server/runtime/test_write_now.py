@@ -107,8 +107,8 @@ async def test_what_may_have_to_wait_is_not_begun():
     """A topic that is not there, one that compresses, and one that is being changed."""
     async with running() as runtime:
         ended = Ended()
-        assert not runtime.begin_now(Append(topic="new", records=RecordColumns([b"1"])), ended)
-        assert runtime.engine.catalog.find("new") is None
+        assert not runtime.appends_at_once("new")
+        assert runtime.appends_at_once("t")
         change = runtime.engine.propose(PutTopic(topic="t", config=parse_config({"durability": "fsync"})))
         assert not change.done
         assert not runtime.begin_now(write(), ended)
@@ -117,7 +117,7 @@ async def test_what_may_have_to_wait_is_not_begun():
             await trio.lowlevel.checkpoint()
         await runtime.submit(PutTopic(topic="t", config=parse_config({"compression": "zstd"})))
 
-        assert not runtime.begin_now(write(), ended)
+        assert not runtime.appends_at_once("t")
         assert runtime.engine.topic_state("t").head_seq == 0
         assert ended == []
 

@@ -185,6 +185,11 @@ class Runtime:
         ticket, took = await self._proposed(command, until_in_frames=True)
         self._at_end(ticket, took, ended)
 
+    def appends_at_once(self, topic: str) -> bool:
+        """Whether an append to it may go to `begin_now`: it is there, and nothing is compressed for it in a thread."""
+        config = self.engine.topic_config(topic)
+        return config is not None and config.compression is Compression.NONE
+
     def begin_now(self, command: Command, ended: Ended) -> bool:
         """As `begin`, without waiting. False if that could take some: then nothing was proposed.
 
@@ -192,10 +197,6 @@ class Runtime:
             Rejected: refused; nothing was written, and `ended` is not called.
         """
         self.check_open()
-        if isinstance(command, Append):
-            config = self.engine.topic_config(command.topic)
-            if config is None or config.compression is not Compression.NONE:
-                return False
         self.claims.propose()
         try:
             ticket = self.engine.propose(command)

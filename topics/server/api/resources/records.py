@@ -34,7 +34,8 @@ from topics.server.auth.scopes import Scope
 from topics.store.writer import BatchTiming
 
 _PERFORMANCE: Final = b',"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
-_SEQS_AT_ONCE_MAX: Final = 16  # an answer with more may be worth compressing, which is not done at once
+_SEQS_AT_ONCE_MAX: Final = 16  # an answer with more may be worth compressing, which is not done at once;
+_BYTES_AT_ONCE_MAX: Final = 4096  # so what is likely to have more is not decoded for nothing
 _ADMIN: Final = frozenset({Scope.ADMIN})
 _BOOL: Final = (b"false", b"true")
 
@@ -54,9 +55,10 @@ def begin_write(call: HandlerCall, ended: Ended) -> bool:
     """`write_records`, for what its topic takes at once."""
     name, body = call.topic(), call.body
     with_seqs = call.flag("return_seqs", default=True)
-    if len(body) > DECODED_INLINE_BYTES_MAX:
-        return False
     runtime = call.runtime
+    bytes_max = _BYTES_AT_ONCE_MAX if with_seqs else DECODED_INLINE_BYTES_MAX
+    if len(body) > bytes_max or not runtime.appends_at_once(name):
+        return False
     wish = _checked(runtime, name, _decoder(call.site, name, body, BODY)(), call.key)
     call.body = b""  # as above
     if wish.ignored or (with_seqs and len(wish.command.records) > _SEQS_AT_ONCE_MAX):
@@ -102,6 +104,8 @@ async def publish(call: OpCall) -> None:
 def begin_publish(call: OpCall) -> bool:
     """`publish`, for what its topic takes at once."""
     name, runtime = call.topic(), call.runtime
+    if not runtime.appends_at_once(name):
+        return False
     wish = _checked(runtime, name, _decoder(call.site, name, call.text, MESSAGE)(), call.session.key)
     call.text = b""  # as above
     return call.submit_now(wish.command, partial(_published, call, wish))
