@@ -3,6 +3,7 @@
 import re
 import socket
 import struct
+import sys
 import threading
 from contextlib import asynccontextmanager
 
@@ -16,6 +17,7 @@ from tests.transcripts.steps import get, post
 from topics.engine.commands import PutTopic
 from topics.host.system.memory import MemoryDisk
 from topics.kernel.config import parse_config
+from topics.server.api.bodies.writes import decode_write
 from topics.server.listener import Listener, bind, port_of
 from topics.server.wire.edges import RECEIVE_BYTES, PolledEdge, SocketEdge
 from topics.server.wire.poller import HAS_EPOLL, Poller
@@ -244,6 +246,32 @@ async def test_connections_that_ask_together_share_a_batch():
         assert runtime.engine.topic_state("t").head_seq == 10
         for client in clients:
             await client.aclose()
+
+
+@pytest.mark.parametrize("settings", [{}, {"compression": "zstd"}], ids=["many", "compressed"])
+async def test_what_does_not_go_at_once_is_decoded_once(settings):
+    async with served() as (_, runtime, port, _):
+        await runtime.submit(PutTopic(topic="t", config=parse_config({"durability": "disk"} | settings)))
+        records = ",".join(['{"data":"some text"}'] * (1 if settings else 250))
+        request = post(f'{{"records":[{records}]}}'.encode(), path=b"/v0/topics/t")
+        client = await trio.open_tcp_stream("127.0.0.1", port)
+        decoded = []
+
+        def note(frame, event, _):
+            if event == "call" and frame.f_code is decode_write.__code__:
+                decoded.append(frame)
+
+        for asked in (1, 2):
+            sys.setprofile(note)
+            try:
+                await client.send_all(request)
+                assert (await client.receive_some()).startswith(b"HTTP/1.1 20")
+            finally:
+                sys.setprofile(None)
+            await wait_all_tasks_blocked(SETTLE_S)
+
+            assert len(decoded) == asked
+        await client.aclose()
 
 
 async def begun_request(listener, port, disk):

@@ -44,7 +44,8 @@ class Poller:
 
     def drop(self, fd: int) -> None:
         del self._by_fd[fd]
-        self._epoll.unregister(fd)
+        if not self._epoll.closed:  # it is, where all is cancelled at once
+            self._epoll.unregister(fd)
 
     async def run(self) -> None:
         """Until it is cancelled, behind the end of the last socket."""
