@@ -27,7 +27,8 @@ def routed():
     scene.put("b", b'"own"')
     for number in range(4):
         scene.clock.advance(1)
-        scene.put("a", b'"red-%d"' % number, b'"not-%d"' % number, tag=[b"red", b"blue"])
+        labels = {"meta": [b'{"a": "b"}', b""], "key": [b"k", b""]}
+        scene.put("a", b'"red-%d"' % number, b'"not-%d"' % number, tag=[b"red", b"blue"], **labels)
     return scene.shut_down()
 
 
@@ -48,15 +49,24 @@ def test_a_store_whose_copies_are_right_is_whole():
     assert found(routed()) == []
 
 
-def test_a_copy_with_other_data_is_found():
+@pytest.mark.rule("P4.6")
+@pytest.mark.parametrize(
+    "forged",
+    [
+        RecordColumns([b'"red-X"'], tag=[b"red"], meta=[b'{"a": "b"}'], key=[b"k"]),
+        RecordColumns([b'"red-2"'], tag=[b"rex"], meta=[b'{"a": "b"}'], key=[b"k"]),
+        RecordColumns([b'"red-2"'], tag=[b"red"], meta=[b'{"a": "c"}'], key=[b"k"]),
+        RecordColumns([b'"red-2"'], tag=[b"red"], meta=[b'{"a": "b"}'], key=[b"x"]),
+    ],
+)
+def test_a_copy_that_differs_from_its_record_is_found(forged):
     scene = routed()
-    path, run = list(items(scene, Run))[2]
-    records = RecordColumns([b'"red-X"'], tag=[b"red"])
-    chunk, _ = encode_run(2, run.seq_start, run.ts, records, durable=run.durable, keyed=None, write_frames=0)
+    path, run = list(items(scene, Run))[3]
+    chunk, _ = encode_run(2, run.seq_start, run.ts, forged, durable=run.durable, keyed=None, write_frames=0)
     assert len(chunk) == run.length
     scene.disk.write(path, run.offset, [chunk])
 
-    assert found(scene) == [("router.copies", "b", 3)]
+    assert found(scene) == [("router.copies", "b", 4)]
 
 
 @pytest.mark.parametrize("back", [1, 3])

@@ -1,8 +1,8 @@
 """What routers have copied against what it is of, by all of the log that is there, `archive/` first (semantics 8).
 
-A FORWARD frame names the source's seqs and dest's, so a copy is found by counting. Its data is the source's as it is
-stored; what else it has, the router says. Of what only segments have nothing is told here: they are held against the
-log where both are.
+A FORWARD frame names the source's seqs and dest's, so a copy is found by counting. What it carries is the source's as
+it is stored, but for the key of an `exactly_once` router; its tag and node are, or are left out, as the router said at
+the time. Of what only segments have nothing is told here: they are held against the log where both are.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from topics.audit.checks.queue_logs import read_items
 from topics.audit.recovery import RecoveredDirectory
 from topics.audit.scan.rows import Violation, WalRow
 from topics.codec.log.control import Control
 from topics.codec.log.forwards import Forward, copies_in
-from topics.codec.log.frame import Run, decode_payloads
-from topics.codec.primitives import checksum
+from topics.codec.log.frame import FrameView, Run, decode_payloads
+from topics.codec.log.layout import Ext
+from topics.codec.log.routers import ROUTER_META
+from topics.codec.primitives import U64, checksum
 from topics.host.directory.size_limits import read_log
 from topics.kernel.ports import Disk
 
@@ -57,18 +61,53 @@ def check_copies(disk: Disk, state: RecoveredDirectory, rows: Sequence[WalRow]) 
     )
     for file, item, forward in told:
         for dest_seq, seq in enumerate(forward.seqs(), forward.dest_first):
-            one, other = prints.find(forward.source, seq), prints.find(item.topic_id, dest_seq)
-            if None not in (one, other) and one != other:
-                what = f"it is no copy of seq {seq} of topic id {forward.source}: their data differs"
+            record, copy = prints.find(forward.source, seq), prints.find(item.topic_id, dest_seq)
+            differs = None if record is None or copy is None else _difference(record, copy)
+            if differs is not None:
+                what = f"it is no copy of seq {seq} of topic id {forward.source}: their {differs} differs"
                 yield state.violation(item.topic_id, file, COPIES, dest_seq, item.offset, what)
 
 
+class _Print(NamedTuple):
+    """Checksums of what a record has; 0 for a tag or node that it has not."""
+
+    content: int
+    tag: int
+    node: int
+
+
+def _print_of(view: FrameView) -> _Print:
+    parts = [view.exts.get(ext, b"") for ext in (Ext.KEY, Ext.CONTENT_TYPE, Ext.EXPIRES_AT)]
+    parts += [_own_meta(view.meta), view.data]
+    return _Print(
+        checksum(b"".join([U64.pack(checksum(part)) for part in parts])),
+        checksum(view.tag) if view.tag else 0,
+        checksum(view.node) if view.node else 0,
+    )
+
+
+def _own_meta(meta: bytes) -> bytes:
+    """Without what a router adds, and in one way of writing it."""
+    fields = msgspec.json.decode(meta, type=dict[str, msgspec.Raw]) if meta else {}
+    fields.pop(ROUTER_META, None)
+    return msgspec.json.encode(fields) if fields else b""
+
+
+def _difference(record: _Print, copy: _Print) -> str | None:
+    """What of a copy is not its record's; None if it may be one."""
+    if record.content != copy.content:
+        return "data, meta, key, content type or expiry"
+    if copy.tag not in (record.tag, 0):
+        return "tag"
+    return "node" if copy.node not in (record.node, 0) else None
+
+
 class _Prints:
-    """A checksum of the data of each record of some topics that is in the log."""
+    """What each record of some topics has, of those that are in the log."""
 
     def __init__(self, disk: Disk, rows: Sequence[WalRow], topic_ids: set[int]) -> None:
         self._firsts: dict[int, list[int]] = {}
-        self._runs: dict[int, dict[int, array[int]]] = {}
+        self._runs: dict[int, dict[int, tuple[array[int], ...]]] = {}
         file, buffer = "", b""
         for at in read_items(disk, rows) if topic_ids else ():
             if not isinstance(at.item, Run) or at.item.topic_id not in topic_ids:
@@ -79,14 +118,14 @@ class _Prints:
         for topic_id, runs in self._runs.items():
             self._firsts[topic_id] = sorted(runs)
 
-    def find(self, topic_id: int, seq: int) -> int | None:
-        """The checksum; None if the record is not in the log."""
+    def find(self, topic_id: int, seq: int) -> _Print | None:
+        """None if the record is not in the log."""
         firsts = self._firsts.get(topic_id, [])
         at = bisect_right(firsts, seq) - 1
         if at < 0:
             return None
-        run = self._runs[topic_id][firsts[at]]
-        return run[seq - firsts[at]] if seq - firsts[at] < len(run) else None
+        columns, index = self._runs[topic_id][firsts[at]], seq - firsts[at]
+        return _Print(*(column[index] for column in columns)) if index < len(columns[0]) else None
 
     def _add(self, run: Run, buffer: bytes) -> None:
         offsets, at = [], run.offset
@@ -95,6 +134,5 @@ class _Prints:
             at += length
         seqs = range(run.seq_start, run.seq_stop)
         views = decode_payloads(buffer, offsets, run.lengths, topic_id=run.topic_id, seqs=seqs)
-        self._runs.setdefault(run.topic_id, {})[run.seq_start] = array(
-            "Q", [checksum(view.data) for view in views]
-        )
+        columns = zip(*map(_print_of, views), strict=True)
+        self._runs.setdefault(run.topic_id, {})[run.seq_start] = tuple(array("Q", one) for one in columns)

@@ -17,6 +17,7 @@ from topics.kernel.limits import U64_MAX
 AT_LEAST_ONCE: Final = "at_least_once"
 EXACTLY_ONCE: Final = "exactly_once"
 GUARANTEES: Final = (AT_LEAST_ONCE, EXACTLY_ONCE)
+ROUTER_META: Final = "_topics_router"  # the key in `meta` of what an `exactly_once` router copies
 
 
 class RouterCreate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

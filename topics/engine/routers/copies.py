@@ -12,11 +12,9 @@ from collections.abc import Sequence
 import msgspec
 
 from topics.codec.log.frame import FrameView
-from topics.codec.log.routers import EXACTLY_ONCE
+from topics.codec.log.routers import EXACTLY_ONCE, ROUTER_META
 from topics.kernel.columns import RecordColumns
 from topics.log.routers import Router, match_of
-
-ROUTER_META = "_topics_router"
 
 
 def kept_by(router: Router, tags: Sequence[bytes] | None, count: int) -> Sequence[int] | None:
