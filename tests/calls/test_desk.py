@@ -11,13 +11,14 @@ import pytest
 from topics.calls.queues.values import LeasedRecord
 from topics.calls.workers.desk import Desk
 from topics.calls.workers.leases import Leases
+from topics.engine.replies import LeasedJob
 
 
 class Job(LeasedRecord):
     """A job without a record."""
 
-    def __init__(self, seq: int, lease: str) -> None:
-        self.number, self.lease_id = seq, lease
+    def __init__(self, seq: int, lease: int) -> None:
+        self.number, self.leased = seq, LeasedJob(seq, 1, lease, 0, 1, 0)
         self.until_s, self.is_settled = math.inf, False
 
     @property
@@ -31,7 +32,7 @@ def test_a_job_that_comes_again_waits_until_its_earlier_run_here_has_ended(backe
     async def main() -> list[Job | None]:
         desk = Desk[Job](Leases(60_000))
         desk.add_hands(2)
-        first, again, other = Job(1, "first"), Job(1, "again"), Job(2, "other")
+        first, again, other = Job(1, 1), Job(1, 2), Job(2, 3)
         desk.bring([first], time.monotonic())
         found = [await desk.next()]
         desk.lose()
@@ -50,4 +51,4 @@ def test_a_job_that_comes_again_waits_until_its_earlier_run_here_has_ended(backe
                 desk.done(first)
         return found
 
-    assert [job and job.lease_id for job in anyio.run(main, backend=backend)] == ["first", "other", "again"]
+    assert [job and job.leased.counter for job in anyio.run(main, backend=backend)] == [1, 3, 2]

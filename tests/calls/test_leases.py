@@ -12,6 +12,7 @@ from topics.calls.patience import pause_s
 from topics.calls.queues.values import LeasedRecord
 from topics.calls.trouble import Trouble, Unreachable, passes
 from topics.calls.workers.leases import Leases, reason_of, retry_ms
+from topics.engine.replies import LeasedJob
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 
 LEASE_S = 3.0
@@ -22,7 +23,7 @@ class Job(LeasedRecord):
 
     def __init__(self, seq: int) -> None:
         self.number = seq
-        self.lease_id = f"{seq}:{id(self)}"
+        self.leased = LeasedJob(seq, 1, id(self), 0, 1, 0)
         self.until_s, self.is_settled = math.inf, False
 
     @property

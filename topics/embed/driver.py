@@ -245,9 +245,8 @@ class LocalEngine:
             ticket, begun = begun, None
             try:
                 if ticket is None:
-                    ticket = self.engine.propose(command, sync=sync)
+                    ticket = self.engine.propose(command, sync=sync, asks_room=tries > 0)
                     ticket.created = ticket.created or created
-                    self.tell()
                 self._await(ticket)
                 if ticket.error is not None:
                     raise ticket.error
@@ -262,24 +261,25 @@ class LocalEngine:
     def _await(self, ticket: Ticket) -> None:
         """Until it is done, or waits for jobs or copies and nobody needs this thread."""
         called: threading.Event | None = None
+        shard = None if ticket.done else self.leaderless()
+        if shard is None:  # else it is told with the batch, or before that blocks
+            self.tell()
         while not ticket.done:
-            shard = self.leaderless()
             if shard is not None:
                 self.lead(shard, until=ticket)
-                continue
-            if ticket.stage is Stage.WAITING and isinstance(ticket.command, (Claim, CatchUp)):
+            elif ticket.stage is Stage.WAITING and isinstance(ticket.command, (Claim, CatchUp)):
                 return
-            if called is None:
-                called = threading.Event()
-                ticket.waiter = called.set
-            self._wait_for(ticket, called)
+            else:
+                if called is None:
+                    called = threading.Event()
+                    ticket.waiter = called.set
+                self._wait_for(ticket, called)
+            shard = None if ticket.done else self.leaderless()  # type: ignore[redundant-expr]  # by now
 
     def _check_here(self) -> None:
         if self._broken is not None:
-            raise Rejected(
-                Code.SHUTTING_DOWN,
-                f"the store ended with {self._broken!r} in the middle of a call; open it again",
-            )
+            why = f"the store ended with {self._broken!r} in the middle of a call; open it again"
+            raise Rejected(Code.SHUTTING_DOWN, why)
         if self.closing:
             raise Rejected(Code.SHUTTING_DOWN, "the store is closed; open it again")
 
@@ -319,6 +319,7 @@ class LocalEngine:
                 if writer.write_through(batch, self._unlocked):
                     self.tell()
                 else:
+                    self.tell()
                     self.carry_out(writer.writing(batch))
                 if until is None or until.done:
                     break

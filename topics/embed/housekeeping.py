@@ -38,8 +38,10 @@ class Housekeeper:
         """Wake the thread if it rests and there will be something for it: at most once a rest. Under the lock."""
         if not self._rests:
             return
-        local = self._local
-        if local.engine.deadline_moved or any(writer.wants_keeper for writer in local.writers):
+        local, wanted = self._local, self._local.engine.deadline_moved
+        for writer in local.writers:
+            wanted = wanted or writer.wants_keeper
+        if wanted:
             self._rests = False
             local.changed.notify_all()
 

@@ -32,8 +32,6 @@ class NamedRecords:
 
     def find(self, topic_id: int, seqs: Sequence[int], bytes_max: int) -> Found[FrameView]:
         """As `first_records`: at once if they are in memory, whole and not compressed."""
-        if len(seqs) == 1 and (view := self._one_at_hand(topic_id, seqs[0])) is not None:
-            return {view.seq: view}, set(), set()
         page_bytes = self._page_bytes
         query = RecordsQuery(topic_id=topic_id, seqs=sorted(seqs), bytes_max=min(bytes_max, page_bytes))
         plan = self._plan(query)
@@ -46,8 +44,10 @@ class NamedRecords:
         steps = first_records(topic_id, seqs, bytes_max=bytes_max, page_bytes=page_bytes, size=size_of)
         return drive(steps, lambda query: read_page(query, self._plan, self._reader.read))
 
-    def _one_at_hand(self, topic_id: int, seq: int) -> FrameView | None:
-        """One that fits whatever its size, without a plan: most claims are of one job, put a moment ago."""
+    def one_at_hand(self, topic_id: int, seq: int) -> FrameView | None:
+        """One that fits whatever its size, without a plan: most claims are of one job, put a moment ago. None: `find`
+        has it, or says what became of it.
+        """
         with self._local.lock:
             extent = self._local.engine.record_extent(topic_id, seq)
         found = None if extent is None else self._reader.nowait(extent)

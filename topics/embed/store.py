@@ -11,7 +11,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from operator import attrgetter
+from typing import Any, Final, TypeAlias, TypeVar
 
 from topics.calls import consumers, records, topics
 from topics.calls.blocking import TopicStore
@@ -28,7 +29,7 @@ from topics.calls.watching.watch import Feed
 from topics.codec.log.frame import FrameView
 from topics.codec.manifest import Written
 from topics.embed.backup import back_up
-from topics.embed.catching_up import catch_up, catch_up_by
+from topics.embed.catching_up import catch_up, catch_up_by, catch_up_from
 from topics.embed.claims import claim, give_back, give_up
 from topics.embed.compaction import CompactorThread
 from topics.embed.driver import LocalEngine
@@ -59,6 +60,7 @@ from topics.store.stats import StoreStats, stats_of
 from topics.store.viewing import view
 
 R = TypeVar("R")
+_seq_of: Final = attrgetter("seq")
 Views: TypeAlias = Sequence[FrameView]
 
 
@@ -217,16 +219,16 @@ class Store(Findings, TopicStore):
         match call:
             case records.Write():
                 return self.append(self._opened.classed(call.command(self.limits)), sync=call.sync)
+            case jobs.Claim():
+                return self._claim(call)
+            case jobs.Settle() | jobs.Redrive():
+                return self._local.call(call.command(self.limits))
             case records.Read():
                 catch_up(self._local, call.topic)
                 return self.read(call.query(self.limits), account=call.account, wait_ms=call.waits_ms)
             case records.Delete() | topics.Put():
                 reply = self.call(self._opened.classed(call.command(self.limits)))
                 return reply.config if isinstance(reply, replies.TopicPut) else reply
-            case jobs.Claim():
-                return self._claim(call)
-            case jobs.Settle() | jobs.Redrive():
-                return self._local.call(call.command(self.limits))
             case jobs.Peek():
                 return self._peek(call)
             case jobs.SetPaused():
@@ -236,6 +238,7 @@ class Store(Findings, TopicStore):
                 assert isinstance(purged, replies.QueuePurged)
                 return purged.purged
             case topics.Delete():
+                catch_up_from(self._local, call.name)
                 gone = self.call(call.command())
                 assert isinstance(gone, replies.TopicDeleted)
                 return gone.deleted
@@ -312,7 +315,11 @@ class Store(Findings, TopicStore):
         if not claimed.jobs:
             return []
         try:
-            seqs = [job.seq for job in claimed.jobs]
+            if len(claimed.jobs) == 1:
+                job = claimed.jobs[0]
+                if (view := self._named.one_at_hand(claimed.topic_id, job.seq)) is not None:
+                    return leased_of(call.queue, (view,), (job,))
+            seqs = list(map(_seq_of, claimed.jobs))
             views, left, damaged = self._named.find(claimed.topic_id, seqs, command.bytes_max)
         except BaseException:
             give_back(self._local, claimed)
@@ -321,9 +328,8 @@ class Store(Findings, TopicStore):
             give_up(self._local, claimed, damaged)
         if left:
             give_back(self._local, claimed, left)
-        if len(views) == len(seqs):
-            return leased_of(call.queue, zip(map(views.__getitem__, seqs), claimed.jobs, strict=True))
-        return leased_of(call.queue, [(views[job.seq], job) for job in claimed.jobs if job.seq in views])
+        told = claimed.jobs if len(views) == len(seqs) else [job for job in claimed.jobs if job.seq in views]
+        return leased_of(call.queue, [views[job.seq] for job in told], told)
 
     def _peek(self, call: jobs.Peek) -> list[PeekedJob]:
         self._local.check_open()

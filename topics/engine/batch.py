@@ -12,7 +12,7 @@ import msgspec
 from topics.codec.log.control import TYPES, Control, Payload, encode_control
 from topics.codec.log.frame import Run
 from topics.engine.lane import Lane
-from topics.engine.replies import Reply
+from topics.engine.replies import Reply, Synced
 from topics.engine.tickets import Ticket
 from topics.kernel.errors import Fatal
 from topics.kernel.limits import BATCH_BYTES_MAX, BATCH_FRAMES_MAX, PENDING_BYTES_MAX
@@ -115,12 +115,12 @@ def frame_control(
     return control, chunk
 
 
-def folded_together(entries: Sequence[Entry], *, staged: bool) -> list[list[Entry]]:
+def folded_together(entries: Sequence[Entry], *, staged: bool) -> Sequence[Sequence[Entry]]:
     """The staged ones of a batch, or the others; in one list those side by side of which the first has absorbed the
     others. They are placed.
     """
     if len(entries) == 1:
-        return [[*entries]] if entries[0].staged is staged else []
+        return [entries] if entries[0].staged is staged else []
     groups: list[list[Entry]] = []
     head: Entry | None = None
     for entry in entries:
@@ -193,8 +193,11 @@ class Shard:
 
     def has_room(self, size: int, *, reserve: int) -> bool:
         """Whether so many more bytes fit into its files, where `reserve` stays free, and among what waits."""
-        fits = self.unwritten_bytes + size + reserve <= self.space_left
-        return fits and self.pending_bytes + size <= PENDING_BYTES_MAX
+        return self.unwritten_bytes + size + reserve <= self.space_left and self.may_wait(size)
+
+    def may_wait(self, size: int) -> bool:
+        """Whether so many more bytes fit among what waits to be written."""
+        return self.pending_bytes + size <= PENDING_BYTES_MAX
 
     def add(self, entry: Entry) -> None:
         assert self.read_only is None
@@ -279,3 +282,16 @@ def _together_with(entries: Sequence[Entry], at: int) -> Sequence[Entry]:
     while stop < len(entries) and entries[stop].follows:
         stop += 1
     return entries[start:stop]
+
+
+def sync_point(ticket: Ticket | None = None) -> Entry:
+    return _SyncPoint(
+        lane=None, items=(), chunks=(), size=0, frames=0, staged=True, must_sync=True, ticket=ticket
+    )
+
+
+class _SyncPoint(Entry, eq=False, kw_only=True):
+    """A place in the log up to which all is synced."""
+
+    def reply(self) -> Synced:
+        return Synced()

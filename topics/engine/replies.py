@@ -11,6 +11,7 @@ import msgspec
 from topics.codec.log.control import CheckpointMark
 from topics.codec.log.schedules import Schedule
 from topics.kernel.config import TopicConfig
+from topics.kernel.ids import Lease
 from topics.log.routers import Router
 
 
@@ -117,6 +118,10 @@ class LeasedJob(NamedTuple):
     deadline: int
     deliveries: int
     priority: int
+
+    @property
+    def lease(self) -> Lease:
+        return self.nonce, self.counter
 
 
 class JobsClaimed(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from topics.engine.routers.orders import ForwardOrder
 from topics.engine.routers.reading import Reading
 from topics.engine.routers.routes import Routes
 from topics.engine.schedules.alarm import Alarm
-from topics.engine.tickets import Stage, Ticket
+from topics.engine.tickets import DONE, Stage, Ticket
 from topics.engine.writing.admit import TotalBytes
 from topics.kernel.clock import EngineTime
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
@@ -36,6 +36,7 @@ from topics.log.regions import Source, WalFileId
 from topics.log.topic import Topic
 
 NOWHERE = WalFileId(0, 0, 0)
+_PENDING: Final = Stage.PENDING  # as `DONE`
 _UNKNOWN_SHORTAGE: Final = Shortage("not enough disk space for it, or for the next log file: free some", {})
 _EACH: Final = [News(value) for value in range(16)]
 _BOTH: Final = {(one, other): one | other for one in _EACH for other in _EACH}  # a union is made slowly
@@ -178,7 +179,7 @@ class EngineState:
                 f"nothing was written: {short.message}",
                 **{**short.detail, "needed_bytes": needed, "shard": shard_number},
             )
-        if shard.pending_bytes + size > PENDING_BYTES_MAX:
+        if not shard.may_wait(size):
             raise Rejected(
                 Code.THROTTLED,
                 f"{shard.pending_bytes} bytes wait to be written; retry",
@@ -192,7 +193,7 @@ class EngineState:
         lane = entry.lane
         ticket = entry.ticket
         if ticket is not None:
-            ticket.move(Stage.PENDING)
+            ticket.move(_PENDING)
         if entry.memory is not None and not entry.staged and lane is not None and lane.in_flight == 0:
             lane.in_flight += 1
             self.apply_entries((entry,), NOWHERE)
@@ -246,12 +247,12 @@ class EngineState:
                 lane.queue.claimers.pop(ticket, None)
 
     def finish(self, ticket: Ticket, reply: Reply) -> None:
-        ticket.move(Stage.DONE)
+        ticket.move(DONE)
         ticket.reply = reply
         self._ended(ticket)
 
     def fail(self, ticket: Ticket, error: TopicsError) -> None:
-        ticket.move(Stage.DONE)
+        ticket.move(DONE)
         ticket.error = error
         self._ended(ticket)
 

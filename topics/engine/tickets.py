@@ -28,6 +28,7 @@ class Stage(Enum):
     __hash__ = object.__hash__  # a member is itself only; Enum's own goes by its name, in Python
 
 
+DONE: Final = Stage.DONE  # a member of a class of them is looked up slowly, and each command asks often
 TRANSITIONS: Final = {
     Stage.NEW: {Stage.PENDING, Stage.WAITING, Stage.DONE},
     Stage.PENDING: {Stage.DONE},
@@ -40,11 +41,13 @@ TRANSITIONS: Final = {
 class Ticket(msgspec.Struct, eq=False):
     """`waiter` is the driver's, who calls it once when the ticket has finished. `created`: the topic was made for this
     command. `head_checked`: its `expected_head` held when it was first proposed, and is not looked at again.
-    `firing`: the schedule that it is of. `line`: where it was last parked.
+    `firing`: the schedule that it is of. `line`: where it was last parked. `asks_room`: refused disk_low, it is given
+    room and proposed again.
     """
 
     command: Command
     sync: bool = False
+    asks_room: bool = False
     stage: Stage = Stage.NEW
     reply: Reply | None = None
     error: TopicsError | None = None
@@ -56,7 +59,7 @@ class Ticket(msgspec.Struct, eq=False):
 
     @property
     def done(self) -> bool:
-        return self.stage is Stage.DONE
+        return self.stage is DONE
 
     def move(self, stage: Stage) -> None:
         assert stage in TRANSITIONS[self.stage], (self.stage, stage)

@@ -15,6 +15,7 @@ from itertools import compress
 from topics.kernel.limits import U64_MAX
 
 BUCKET_BITS = 10
+NEVER = U64_MAX
 
 
 class _Bucket:
@@ -43,24 +44,30 @@ class _Bucket:
 
 
 class Deadlines:
-    """A multiset of (due_ms, seq)."""
+    """A multiset of (due_ms, seq). `first_ms`: the earliest due time, or NEVER: a field, for it is asked much more
+    often than it changes.
+    """
 
-    __slots__ = ("_buckets", "_heap", "count")
+    __slots__ = ("_buckets", "_heap", "count", "first_ms")
 
     def __init__(self) -> None:
         self.count = 0
+        self.first_ms = NEVER
         self._buckets: dict[int, _Bucket] = {}
         self._heap: list[int] = []
 
     def add(self, due_ms: int, seq: int) -> None:
         self._bucket_of(due_ms).add(due_ms, seq)
         self.count += 1
+        if due_ms < self.first_ms:
+            self.first_ms = due_ms
 
     def add_all(self, due_ms: int, seqs: Sequence[int]) -> None:
         """They are due together."""
         if seqs:
             self._bucket_of(due_ms).add_all(due_ms, seqs)
             self.count += len(seqs)
+            self.first_ms = min(self.first_ms, due_ms)
 
     def _bucket_of(self, due_ms: int) -> _Bucket:
         number = due_ms >> BUCKET_BITS
@@ -69,10 +76,6 @@ class Deadlines:
             bucket = self._buckets[number] = _Bucket()
             heapq.heappush(self._heap, number)
         return bucket
-
-    def first_ms(self) -> int | None:
-        """The earliest due time, or None."""
-        return self._buckets[self._heap[0]].first_ms if self._heap else None
 
     def due(self, now_ms: int) -> list[int]:
         """Seqs with `due_ms < now_ms`, without taking them; in no particular order."""
@@ -87,7 +90,7 @@ class Deadlines:
     def take_due(self, now_ms: int) -> list[int]:
         """Take the seqs with `due_ms < now_ms`, ascending."""
         taken: list[int] = []
-        while self._heap and self._buckets[self._heap[0]].first_ms < now_ms:
+        while self.first_ms < now_ms:
             bucket = self._buckets.pop(heapq.heappop(self._heap))
             self.count -= len(bucket.seqs)
             for due_ms, seq in bucket.pairs():
@@ -95,6 +98,7 @@ class Deadlines:
                     taken.append(seq)
                 else:
                     self.add(due_ms, seq)
+            self._look()
         return sorted(taken)
 
     def keep(self, are_wanted: Callable[[Sequence[int]], Iterable[object]]) -> None:
@@ -109,3 +113,7 @@ class Deadlines:
                 self._heap.append(number)
                 self.count += len(kept.seqs)
         heapq.heapify(self._heap)
+        self._look()
+
+    def _look(self) -> None:
+        self.first_ms = self._buckets[self._heap[0]].first_ms if self._heap else NEVER

@@ -79,10 +79,17 @@ def lease_id(nonce: int, counter: int) -> str:
     return (LEASE_ID % (nonce, counter)).decode()
 
 
+def lease_of(text: str) -> Lease:
+    """The lease of an id. Raises `ValueError` for what no server gives out."""
+    if not text or not _LEASE.fullmatch(text):
+        raise ValueError(f"{text!r:.64} is no lease id")
+    return int(text[_NONCE_AT:_COUNTER_AT], 16), int(text[_COUNTER_AT:], 16)
+
+
 def parse_leases(ids: Sequence[object], *, field: str) -> list[Lease | None]:
     """The lease of each id, None for an empty one. Raises `Rejected(invalid_request)` for what no server gave out."""
     if len(ids) == 1 and isinstance(text := ids[0], str) and text and _LEASE.fullmatch(text):
-        return [(int(text[_NONCE_AT:_COUNTER_AT], 16), int(text[_COUNTER_AT:], 16))]
+        return [lease_of(text)]
     try:
         listed = "\n".join(ids)  # type: ignore[arg-type]  # if it is no text it is said below
     except TypeError:

@@ -295,12 +295,13 @@ class Index:
 
     def kill_seqs(self, seqs: list[int], end: DeathCause) -> int:
         """The live ones of these ascending seqs die. Returns how many did. Pops nothing."""
-        flags, by_tag = self.flags, dict[int, list[int]]()
+        by_tag = dict[int, list[int]]()
         held, positions = self._slots_of(seqs)
-        alive = [flags[at] & LIVE for at in positions]
-        positions = list(compress(positions, alive))
+        if len(seqs) > 1:
+            alive = [self.flags[at] & LIVE for at in positions]
+            held, positions = list(compress(held, alive)), list(compress(positions, alive))
         if self.tag_ids is not None:
-            for seq, at in zip(compress(held, alive), positions, strict=True):
+            for seq, at in zip(held, positions, strict=True):
                 if self.tag_ids[at]:
                     by_tag.setdefault(self.tag_ids[at], []).append(seq)
         self._kill(positions, end)
@@ -331,9 +332,10 @@ class Index:
         self.live_bytes -= sum(map(self.sizes.__getitem__, positions))
         assert self.live_count >= 0
         assert self.live_bytes >= 0
-        for ids, labels in ((self.node_ids, self.nodes), (self.key_ids, self.keys)):
-            if ids is not None:
-                labels.release_all([ids[at] for at in positions])
+        if (ids := self.node_ids) is not None:
+            self.nodes.release_all([ids[at] for at in positions])
+        if (ids := self.key_ids) is not None:
+            self.keys.release_all([ids[at] for at in positions])
 
     def _slots_of(self, seqs: list[int]) -> tuple[list[int], list[int]]:
         """Those of these ascending seqs that have a slot, and the position of each; one alone only if it is live."""

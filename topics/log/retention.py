@@ -11,6 +11,7 @@ from bisect import bisect_left
 from itertools import accumulate
 
 from topics.kernel.config import Discard
+from topics.kernel.deadlines import NEVER
 from topics.log.floors import Reason
 from topics.log.index import LIVE
 from topics.log.past import DeathCause
@@ -67,8 +68,8 @@ def fits(topic: Topic, *, records: int, size: int, now_ms: int) -> bool:
 
 def next_due_ms(topic: Topic) -> int | None:
     """The first instant at which time alone would retire a record; None if there is none. May be early, never late."""
-    first = topic.deadlines.first_ms()
-    own = None if first is None else first + 1
+    first_ms = topic.deadlines.first_ms
+    own = None if first_ms == NEVER else first_ms + 1
     if not topic.config.ttl_ms or not topic.index.live_count:
         return own
     due = topic.index.ts[topic.index.start] + topic.config.ttl_ms + 1

@@ -290,7 +290,7 @@ def test_a_sync_without_frames_needs_no_room():
     wal.go_on(log.wal.file, log.wal.file_id, size=1024, tail=1024, next_frame=9)
     plan = placed(wal, WalBatch(0, (), 0, 0, True, ()))
 
-    assert ([], [SyncData(wal_path(log.wal.file))]) == (plan.write, plan.sync)
+    assert ((), (SyncData(wal_path(log.wal.file)),)) == (plan.write, plan.sync)
 
 
 def test_one_plan_at_a_time():

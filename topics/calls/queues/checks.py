@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Sized
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from topics.engine.commands import Ack, Claim, Extend, Nack, Redrive
 from topics.kernel.checks import clamped, seq_number, text_bytes, whole_number
@@ -25,6 +25,7 @@ from topics.log.jobs.transitions import JobState
 
 PEEKED: Final = {"ready": JobState.READY, "in_flight": JobState.IN_FLIGHT, "delayed": JobState.DELAYED}
 _ONLY_NUMBERS: Final = {int}
+Leases: TypeAlias = Sequence[Lease | None] | None
 
 
 def claim_command(
@@ -43,18 +44,22 @@ def claim_command(
     )
 
 
-def ack_command(topic: str, node: object, seqs: object, lease_ids: object, limits: Limits) -> Ack:
-    """Raises `Rejected`: invalid_request, batch_too_large."""
-    holder, numbers, leases = _held(node, seqs, lease_ids, limits)
+def ack_command(
+    topic: str, node: object, seqs: object, lease_ids: object, limits: Limits, *, known: Leases = None
+) -> Ack:
+    """`known`: the leases of the jobs, if there are no ids to be read. Raises `Rejected`: invalid_request,
+    batch_too_large.
+    """
+    holder, numbers, leases = _held(node, seqs, lease_ids, limits, known)
     return Ack(topic=topic, node=holder, seqs=numbers, leases=leases)
 
 
 def nack_command(
     topic: str, node: object, seqs: object, lease_ids: object, limits: Limits, *, delay_ms: object = None,
-    reason: object = None,
+    reason: object = None, known: Leases = None,
 ) -> Nack:  # fmt: skip
-    """Raises `Rejected`: invalid_request, batch_too_large."""
-    holder, numbers, leases = _held(node, seqs, lease_ids, limits)
+    """As `ack_command`."""
+    holder, numbers, leases = _held(node, seqs, lease_ids, limits, known)
     return Nack(
         topic=topic,
         node=holder,
@@ -66,10 +71,11 @@ def nack_command(
 
 
 def extend_command(
-    topic: str, node: object, seqs: object, lease_ids: object, limits: Limits, *, lease_ms: object
-) -> Extend:
-    """Raises `Rejected`: invalid_request, batch_too_large."""
-    holder, numbers, leases = _held(node, seqs, lease_ids, limits)
+    topic: str, node: object, seqs: object, lease_ids: object, limits: Limits, *, lease_ms: object,
+    known: Leases = None,
+) -> Extend:  # fmt: skip
+    """As `ack_command`."""
+    holder, numbers, leases = _held(node, seqs, lease_ids, limits, known)
     return Extend(topic=topic, node=holder, seqs=numbers, leases=leases, lease_ms=_lease_ms(lease_ms))
 
 
@@ -101,13 +107,14 @@ def _lease_ms(value: object) -> int:
 
 
 def _held(
-    node: object, seqs: object, lease_ids: object, limits: Limits
-) -> tuple[bytes, Sequence[int], Sequence[Lease | None] | None]:
+    node: object, seqs: object, lease_ids: object, limits: Limits, known: Leases
+) -> tuple[bytes, Sequence[int], Leases]:
     """(whose they are, seqs, the lease that is meant of each)."""
     holder, most = text_bytes("node", node, bytes_max=limits.node_bytes), limits.claim_limit
     numbers = _numbers(seqs, most)
     if lease_ids is None:
-        return holder, numbers, None
+        assert known is None or len(known) == len(numbers)
+        return holder, numbers, known
     ids = _listed("lease_ids", lease_ids, most)
     if len(ids) != len(numbers):
         raise invalid(

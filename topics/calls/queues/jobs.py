@@ -16,14 +16,7 @@ import msgspec
 from topics.calls import messages
 from topics.calls.call import Call, OfTopic
 from topics.calls.messages import FORMAT_LIMITS
-from topics.calls.queues.checks import (
-    ack_command,
-    claim_command,
-    extend_command,
-    nack_command,
-    peeked,
-    redrive_command,
-)
+from topics.calls.queues import checks
 from topics.calls.queues.values import (
     Claimant,
     LeasedRecord,
@@ -46,6 +39,8 @@ from topics.log.jobs.transitions import JobState
 
 ON_GET: Final = "on_get"
 _seq_of: Final = attrgetter("seq")
+_leased_of: Final = attrgetter("leased")
+_lease_of: Final = attrgetter("nonce", "counter")
 
 
 class OfQueue(msgspec.Struct, frozen=True, eq=False):
@@ -77,7 +72,7 @@ class Claim(_Max, Call[list[LeasedRecord]], frozen=True, eq=False, kw_only=True)
     max_bytes: int = 0
 
     def command(self, limits: Limits) -> commands.Claim:
-        return claim_command(
+        return checks.claim_command(
             self.queue.name, self.queue.node, limits, most=self.max, lease_ms=self.lease_ms, wait_ms=self.wait_ms,
             bytes_max=self.max_bytes,
         )  # fmt: skip
@@ -107,22 +102,23 @@ class Settle(_Jobs, Call[JobsSettled], frozen=True, eq=False, kw_only=True):
     def command(self, limits: Limits) -> commands.Ack | commands.Nack | commands.Extend:
         """What the engine is told."""
 
-    def given(self) -> tuple[object, object]:
-        """(their seqs, the ids of their leases)."""
-        if isinstance(self.jobs, LeasedRecord):
-            return [self.jobs.seq], self.lease_ids or [self.jobs.lease_id]
-        if isinstance(self.jobs, int):
-            return [self.jobs], self.lease_ids
-        if isinstance(self.jobs, (str, bytes, Mapping)) or not isinstance(self.jobs, Iterable):
-            return self.jobs, self.lease_ids
-        listed: list[Any] = list(self.jobs)
-        if listed and self.lease_ids is None and all(map(isinstance, listed, repeat(LeasedRecord))):
-            return list(map(_seq_of, listed)), [job.lease_id for job in listed]
+    def given(self) -> tuple[object, object, checks.Leases]:
+        """(their seqs, the ids of their leases, or else the leases that are known)."""
+        jobs: object = self.jobs
+        if isinstance(jobs, (LeasedRecord, int)):
+            jobs = [jobs]
+        elif type(jobs) is not list and (
+            isinstance(jobs, (str, bytes, Mapping)) or not isinstance(jobs, Iterable)
+        ):
+            return jobs, self.lease_ids, None
+        listed: list[Any] = list(jobs)
+        if self.lease_ids is None and listed and all(map(isinstance, listed, repeat(LeasedRecord))):
+            leased = list(map(_leased_of, listed))
+            return list(map(_seq_of, leased)), None, list(map(_lease_of, leased))
         seqs = [job.seq if isinstance(job, LeasedRecord) else job for job in listed]
-        ids: Sequence[str] | None = self.lease_ids
-        if ids is None and any(isinstance(job, LeasedRecord) for job in listed):
-            ids = [job.lease_id if isinstance(job, LeasedRecord) else "" for job in listed]
-        return seqs, ids
+        if self.lease_ids is not None or not any(isinstance(job, LeasedRecord) for job in listed):
+            return seqs, self.lease_ids, None
+        return seqs, None, [job.leased.lease if isinstance(job, LeasedRecord) else None for job in listed]
 
     @abstractmethod
     def message(self) -> tuple[str, bytes]:
@@ -155,7 +151,8 @@ class Ack(Settle, frozen=True, eq=False):
     """
 
     def command(self, limits: Limits) -> commands.Ack:
-        return ack_command(self.queue.name, self.queue.node, *self.given(), limits)
+        seqs, ids, known = self.given()
+        return checks.ack_command(self.queue.name, self.queue.node, seqs, ids, limits, known=known)
 
     def message(self) -> tuple[str, bytes]:
         return "ack", self.fields(self.command(FORMAT_LIMITS))
@@ -171,10 +168,11 @@ class Nack(Settle, frozen=True, eq=False, kw_only=True):
     reason: str | None = None
 
     def command(self, limits: Limits) -> commands.Nack:
-        seqs, ids = self.given()
-        return nack_command(
-            self.queue.name, self.queue.node, seqs, ids, limits, delay_ms=self.delay_ms, reason=self.reason
-        )
+        seqs, ids, known = self.given()
+        return checks.nack_command(
+            self.queue.name, self.queue.node, seqs, ids, limits, delay_ms=self.delay_ms, reason=self.reason,
+            known=known,
+        )  # fmt: skip
 
     def message(self) -> tuple[str, bytes]:
         command = self.command(FORMAT_LIMITS)
@@ -187,8 +185,10 @@ class Extend(Settle, frozen=True, eq=False):
     lease_ms: int
 
     def command(self, limits: Limits) -> commands.Extend:
-        seqs, ids = self.given()
-        return extend_command(self.queue.name, self.queue.node, seqs, ids, limits, lease_ms=self.lease_ms)
+        seqs, ids, known = self.given()
+        return checks.extend_command(
+            self.queue.name, self.queue.node, seqs, ids, limits, lease_ms=self.lease_ms, known=known
+        )
 
     def message(self) -> tuple[str, bytes]:
         command = self.command(FORMAT_LIMITS)
@@ -214,7 +214,7 @@ class Peek(_State, Call[list[PeekedJob]], frozen=True, eq=False, kw_only=True):
     seqs: Sequence[int] | None = None
 
     def exchange(self, line: Line) -> Talk[list[PeekedJob]]:
-        wanted, limit = peeked(self.state, self.limit, FORMAT_LIMITS, seqs=self.seqs)
+        wanted, limit = checks.peeked(self.state, self.limit, FORMAT_LIMITS, seqs=self.seqs)
         if isinstance(wanted, JobState):
             body = messages.fields_body({"state": self.state, "limit": limit})
         else:
@@ -284,7 +284,7 @@ class Redrive(_Source, Call[Redriven], frozen=True, eq=False, kw_only=True):
     limit: int = 0
 
     def command(self, limits: Limits) -> commands.Redrive:
-        return redrive_command(self.topic, self.source, self.seqs, self.limit, limits)
+        return checks.redrive_command(self.topic, self.source, self.seqs, self.limit, limits)
 
     def exchange(self, line: Line) -> Talk[Redriven]:
         command = self.command(FORMAT_LIMITS)

@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterable
+from itertools import repeat
 from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
@@ -17,7 +18,7 @@ from topics.codec.log.frame import FrameView
 from topics.engine.queue.control import JobView
 from topics.engine.replies import JobsSettled, LeasedJob, Redriven
 from topics.kernel.checks import text_bytes
-from topics.kernel.ids import lease_id
+from topics.kernel.ids import lease_id, lease_of
 from topics.kernel.limits import Limits
 
 
@@ -37,22 +38,30 @@ class LeasedRecord(Record):
     time.
 
     `is_settled`: by its own `ack` or `nack`, or by its worker. `until_s`: of a job that a worker holds, until when
-    its lease is sure to last, by `time.monotonic()`.
+    its lease is sure to last, by `time.monotonic()`. `leased`: as its claim was answered.
     """
 
-    __slots__ = ("deadline", "deliveries", "is_settled", "lease_id", "priority", "queue", "until_s")
+    __slots__ = ("deadline", "is_settled", "leased", "queue", "until_s")
 
-    def __init__(
-        self, view: FrameView, queue: Any, lease_id: str, deadline: int, deliveries: int, priority: int
-    ) -> None:
+    def __init__(self, view: FrameView, queue: Any, leased: LeasedJob) -> None:
         self._view = view  # as a record's, without another call a job
         self.queue = queue
-        self.lease_id = lease_id
-        self.deadline = deadline
-        self.deliveries = deliveries
-        self.priority = priority
+        self.leased = leased
+        self.deadline = leased.deadline
         self.is_settled = False
         self.until_s = math.inf
+
+    @property
+    def lease_id(self) -> str:
+        return lease_id(*self.leased.lease)
+
+    @property
+    def deliveries(self) -> int:
+        return self.leased.deliveries
+
+    @property
+    def priority(self) -> int:
+        return self.leased.priority
 
     @property
     def is_lost(self) -> bool:
@@ -100,13 +109,9 @@ def worker_name(node: str | None, limits: Limits) -> str:
     return node
 
 
-def leased_of(queue: Claimant, found: Iterable[tuple[FrameView, LeasedJob]]) -> list[LeasedRecord]:
+def leased_of(queue: Claimant, views: Iterable[FrameView], leased: Iterable[LeasedJob]) -> list[LeasedRecord]:
     """Records and their leases, as their worker has them."""
-    make = queue.job_type
-    return [
-        make(view, queue, lease_id(job.nonce, job.counter), job.deadline, job.deliveries, job.priority)
-        for view, job in found
-    ]
+    return list(map(queue.job_type, views, repeat(queue), leased))
 
 
 def peeked_of(found: Iterable[tuple[FrameView, JobView]]) -> list[PeekedJob]:
@@ -194,7 +199,9 @@ def read_pushed(queue: Claimant, body: bytes) -> LeasedRecord:
 
 
 def _leased(queue: Claimant, sent: _SentLease) -> LeasedRecord:
-    return queue.job_type(view_of(sent), queue, sent.lease_id, sent.deadline, sent.deliveries, sent.priority)
+    view, (nonce, counter) = view_of(sent), lease_of(sent.lease_id)
+    leased = LeasedJob(view.seq, nonce, counter, sent.deadline, sent.deliveries, sent.priority)
+    return queue.job_type(view, queue, leased)
 
 
 def read_settled(body: bytes) -> JobsSettled:

@@ -117,10 +117,8 @@ _OF_NUMBER: Final = {number: event for event, number in _EVENTS.items()}
 
 def encode_lease(event: LeaseEvent) -> bytes:
     """The data region of a LEASE frame."""
-    parts = [bytes((_EVENTS[type(event)],))]
-    for value, (_, (pack, _)) in zip(astuple(event), _FIELDS[type(event)], strict=True):
-        parts.append(pack(value))
-    return b"".join(parts)
+    number, packs = _PACKS[type(event)]
+    return number + b"".join([pack(value) for pack, value in zip(packs, astuple(event), strict=True)])
 
 
 def decode_lease(data: bytes) -> LeaseEvent:
@@ -254,4 +252,8 @@ _KIND_OF: Final[dict[str, _Field]] = {
 }  # fmt: skip
 _FIELDS: Final = {
     event: tuple((name, _KIND_OF[name]) for name in event.__struct_fields__) for event in LEASE_EVENTS
+}
+_PACKS: Final = {
+    event: (bytes((number,)), tuple(pack for _, (pack, _) in _FIELDS[event]))
+    for event, number in _EVENTS.items()
 }

@@ -85,7 +85,7 @@ def serve(state: EngineState, lane: Lane, now_ms: int) -> None:
     again_ms = queue.jobs.next_due_ms()
     if topic.config.deliveries_max_of(topic.name):
         retry_ms = _give_up(state, lane, queue, topic, now_ms)
-        again_ms = min(filter(None, (again_ms, retry_ms)), default=None)
+        again_ms = _sooner(again_ms, retry_ms)
     if queue.claimers and not queue.jobs.paused:
         # A queue that gathers no cohorts any more has none to wait for.
         if queue.window_ms is None or queue.window_ms <= now_ms or not topic.config.claim_jitter_ms:
@@ -93,7 +93,7 @@ def serve(state: EngineState, lane: Lane, now_ms: int) -> None:
             due_ms = _deal(state, lane, queue, topic, now_ms)
         else:
             due_ms = queue.window_ms
-        again_ms = min(filter(None, (again_ms, due_ms)), default=None)
+        again_ms = _sooner(again_ms, due_ms)
     if not queue.claimers:
         queue.forget_old_news()
     elif queue.window_ms is None or queue.jobs.paused:
@@ -137,7 +137,7 @@ def _deal(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms
         if together:
             turn = queue.turn % len(group)
             group = group[turn:] + group[:turn]
-        else:  # no more get any
+        elif len(group) > 1:  # no more get any
             del group[max(queue.counts(topic)[0], 1) :]
         room, due_ms = _room(queue, topic, now_ms)
         if not room:
@@ -342,6 +342,12 @@ class _Answer(Entry, eq=False, kw_only=True):
 def _nothing(lane: Lane, queue: QueueLane, topic: Topic) -> JobsClaimed:
     queue.claims += 1
     return JobsClaimed(topic=lane.name, topic_id=lane.topic_id, jobs=(), ready=queue.counts(topic)[0])
+
+
+def _sooner(one_ms: int | None, other_ms: int | None) -> int | None:
+    if one_ms is None or other_ms is None:
+        return other_ms if one_ms is None else one_ms
+    return min(one_ms, other_ms)
 
 
 def _set(timers: Timers, kind: int, lane: Lane, at_ms: int | None) -> None:

@@ -16,6 +16,9 @@ from topics.log.jobs.transitions import JobState
 from topics.log.topic import Topic
 
 _NEWS_MAX: Final = 1 << 14
+_DELAYED: Final = int(JobState.DELAYED)
+_IN_FLIGHT: Final = int(JobState.IN_FLIGHT)
+_MOVING: Final = int(JobState.MOVING)
 
 
 class Claimer(msgspec.Struct, eq=False):
@@ -124,6 +127,6 @@ class QueueLane:
 
     def counts(self, topic: Topic) -> tuple[int, int, int]:
         """(ready, in flight, delayed) as of the last `advance`; a job that moves counts as in flight."""
-        in_flight = self.jobs.counts[JobState.IN_FLIGHT] + self.jobs.counts[JobState.MOVING]
-        delayed = self.jobs.counts[JobState.DELAYED]
+        counts = self.jobs.counts
+        in_flight, delayed = counts[_IN_FLIGHT] + counts[_MOVING], counts[_DELAYED]
         return topic.index.live_count - in_flight - delayed, in_flight, delayed

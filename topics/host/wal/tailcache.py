@@ -66,18 +66,19 @@ class TailCache:
         """These bytes, `size` in all, were written there, behind everything that was added before."""
         assert size > 0
         start = _key(file, offset)
+        stop = start + size
         assert self._stop <= start
-        self._stop = start + size
+        self._stop = stop
         if self._wanted <= 0:
             if self._kept[0]:
                 self._forget_all()
             return
         self._wanted -= size
         starts, batches = self._kept
-        batch = _Batch(start, start + size, chunks, size + CHUNK_COST * len(chunks) + BATCH_COST)
-        batches.append(batch)  # first: whoever finds a start finds its batch
+        cost = size + CHUNK_COST * len(chunks) + BATCH_COST
+        batches.append(_Batch(start, stop, chunks, cost))  # first: whoever finds a start finds its batch
         starts.append(start)
-        self.size += batch.cost
+        self.size += cost
         if self.size > self.bytes_max:
             self._forget()
 

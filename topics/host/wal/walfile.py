@@ -25,6 +25,8 @@ from topics.kernel.ports import Disk, Entropy
 from topics.log.regions import WalFileId
 
 MARK_SIZE: Final = MARK_FRAME.size
+_TWO_MARKS: Final = 2 * MARK_SIZE
+_HEADER_AND_MARKS: Final = HEADER_SIZE + _TWO_MARKS
 
 
 class Create(msgspec.Struct, frozen=True):
@@ -152,8 +154,8 @@ class WalFile:
 
     def room(self) -> int:
         """Bytes of batches that surely fit: into this file, or else into the reserved next one (storage 3)."""
-        here = self._size - self._tail - 2 * MARK_SIZE
-        there = self._reserved - HEADER_SIZE - 2 * MARK_SIZE if self._reserved else 0
+        here = self._size - self._tail - _TWO_MARKS
+        there = self._reserved - _HEADER_AND_MARKS
         return max(here, there, 0)
 
     @property
@@ -206,7 +208,7 @@ class WalFile:
 
     def rotates(self, batch: WalBatch) -> bool:
         """True if the batch will not go into the present file: then the next one must not be changing."""
-        return batch.size > 0 and (self.file is None or self._tail + batch.size + 2 * MARK_SIZE > self._size)
+        return batch.size > 0 and (self.file is None or self._tail + batch.size + _TWO_MARKS > self._size)
 
     def place(self, batch: WalBatch, ts: int, *, begins_file: bool) -> PlannedWrite:
         """The operations of one batch. It goes into one file; a mark of what was synced goes first if one is due.
@@ -215,29 +217,28 @@ class WalFile:
         """
         assert not self._busy
         self._busy = True
-        ops = self._rotate(batch.size, ts) if begins_file else list[DiskOp]()
-        assert self.file is not None
-        mark = self._due_mark(ts) if batch.size else b""
-        chunks = (mark, *batch.chunks) if mark else batch.chunks
-        size = batch.size + len(mark)
-        assert size == 0 or self._tail + size + MARK_SIZE <= self._size
-        path = self._path
+        ops: Sequence[DiskOp] = self._rotate(batch.size, ts) if begins_file else ()
+        file, at, path, size, chunks, marks = self.file, self._tail, self._path, batch.size, batch.chunks, 0
+        assert file is not None
         if size:
-            ops.append(WalWrite(path, self._tail, chunks))
-        self._pending = (size, batch.frames + (1 if mark else 0), 1 if mark else 0)
-        sync: list[DiskOp] = [SyncData(path)] if batch.sync else []
-        return PlannedWrite(ops, sync, WalPosition(self.file, self._tail + len(mark)))
+            if self._synced != self._marked and (mark := self._due_mark(ts)):
+                chunks, size, marks = (mark, *chunks), size + MARK_SIZE, 1
+            assert at + size + MARK_SIZE <= self._size
+            write = WalWrite(path, at, chunks)
+            ops = (*ops, write) if ops else (write,)
+        self._pending = (size, batch.frames + marks, marks)
+        sync = (SyncData(path),) if batch.sync else ()
+        return PlannedWrite(ops, sync, WalPosition(file, at + size - batch.size))
 
     def wrote(self) -> None:
         """The write of the plan has returned."""
         assert self._pending is not None
-        size, frames, marks = self._pending
+        (size, frames, marks), self._pending = self._pending, None
         if marks:
             self._marked = self._synced
         self._tail += size
         self._next_frame += frames
         self.appended += size
-        self._pending = None
 
     def synced(self) -> None:
         """The sync of the plan has returned."""
@@ -255,10 +256,10 @@ class WalFile:
     def mark_due(self) -> bool:
         """True if the synced offset has moved since the last mark (beyond that mark's own bytes), and one more fits."""
         return (
-            self.file is not None
-            and not self._busy
+            self._synced != self._marked
             and self._synced is not None
-            and self._synced != self._marked
+            and self.file is not None
+            and not self._busy
             and self._tail + MARK_SIZE <= self._size
         )
 

@@ -17,7 +17,7 @@ from typing import Final
 from topics.codec.log.leases import NOBODY, Claimed, Extended, Grant, Released
 from topics.codec.log.run import unpack_job
 from topics.kernel.config import RetryBackoff, TopicConfig
-from topics.kernel.deadlines import Deadlines
+from topics.kernel.deadlines import NEVER, Deadlines
 from topics.kernel.grouped import Group, fill, gather, grouped, scatter
 from topics.kernel.ids import Lease
 from topics.log.index import LIVE, Index
@@ -108,7 +108,8 @@ class Jobs(States):
 
     def next_due_ms(self) -> int | None:
         """The first instant at which time alone changes a state; None if there is none. May be early, never late."""
-        return None if (first := self.due.first_ms()) is None else first + 1
+        first_ms = self.due.first_ms
+        return None if first_ms == NEVER else first_ms + 1
 
     # Folding: each is a function of the log, and an event of a job that is not there does nothing.
 
@@ -174,9 +175,10 @@ class Jobs(States):
 
     def advance(self, now_ms: int) -> None:
         """Leases that have run out end, and rests are over; what that makes ready is in `returned`."""
-        rows = self.rows
-        self.now_ms = max(self.now_ms, now_ms)
-        while (first := self.due.first_ms()) is not None and first < now_ms:
+        if now_ms > self.now_ms:
+            self.now_ms = now_ms
+        while self.due.first_ms < now_ms:
+            rows = self.rows
             seqs = self.due.take_due(now_ms)
             self._let_go(rows.that_came(self.rows_of(seqs), now_ms))
             for row in dict.fromkeys(self.rows_of(seqs)):
