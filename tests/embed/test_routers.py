@@ -124,3 +124,42 @@ def test_who_reads_in_a_program_of_tasks_finds_it_too(tmp_path):
                         assert [record.data for record in page.records] == [n]
 
     trio.run(main)
+
+
+@pytest.mark.rule("S8.6", "S8.17")
+def test_copies_of_a_large_write_go_along_in_a_new_store(tmp_path):
+    with topics.open(tmp_path / "a") as store:
+        source = store.create("s")
+        for number in range(200):
+            store.put_router(f"r{number}", "s", f"d{number}")
+        source.put_many([b"x" * 190] * 100)  # with its copies, several times the first file of the log
+
+        assert not any(store.router(f"r{number}").lag for number in range(200))
+
+
+@pytest.mark.rule("S8.26")
+@pytest.mark.parametrize("shards", [1, 3])
+def test_what_was_answered_is_copied_before_its_source_is_deleted(tmp_path, shards):
+    with topics.open(tmp_path / "a", options=topics.StoreOptions(shards=shards)) as store:
+        source = store.create("s", durability="disk")
+        for dest in DESTS:
+            store.put_router(dest, "s", dest)
+        source.put_many([{"data": n} for n in range(500)])
+        assert store.delete("s")
+
+        assert all(datas(store, dest) == list(range(500)) for dest in DESTS)
+
+
+@pytest.mark.rule("S8.26")
+def test_so_it_is_in_a_program_of_tasks(tmp_path):
+    async def main():
+        async with topics.open_trio(tmp_path / "a", options=topics.StoreOptions(shards=3)) as store:
+            source = await store.create("s", durability="disk")
+            for dest in DESTS:
+                await store.put_router(dest, "s", dest)
+            await source.put_many([{"data": n} for n in range(500)])
+            assert await store.delete("s")
+            for dest in DESTS:
+                assert (await store.topic(dest).state()).count == 500
+
+    trio.run(main)

@@ -6,6 +6,7 @@ That goes on by itself, so the wait may end at any time: nothing is under way fo
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 
 from topics.embed.driver import Begun, LocalEngine
@@ -22,18 +23,7 @@ def catch_up(local: LocalEngine, topic: str) -> None:
     with local.lock:
         if not local.engine.routers.is_behind(topic):
             return
-    until_s = time.monotonic() + CATCH_UP_MAX_MS / 1000
-    command = CatchUp(topic=topic)
-    begun: Begun = (None, None)
-    with suppress(Rejected, Fatal):
-        try:
-            begun = local.begin(command)
-            while (called := begun[1]) is not None and called.wait(max(until_s - time.monotonic(), 0)):
-                begun = local.begin(command, begun)
-        finally:
-            ticket, called = begun
-            if ticket is not None:
-                local.leave(ticket, called)
+    _wait(local, [topic])
 
 
 def catch_up_by(local: LocalEngine, router: str) -> None:
@@ -42,3 +32,26 @@ def catch_up_by(local: LocalEngine, router: str) -> None:
         ends = local.engine.routers.topics_of(router)
     if ends is not None:
         catch_up(local, ends[1])
+
+
+def catch_up_from(local: LocalEngine, source: str) -> None:
+    """Before a source is deleted: as before a read of each of its dests, all in one time."""
+    with local.lock:
+        behind = local.engine.routers.dests_behind(source)
+    _wait(local, behind)
+
+
+def _wait(local: LocalEngine, topics: Iterable[str]) -> None:
+    until_s = time.monotonic() + CATCH_UP_MAX_MS / 1000
+    for topic in topics:
+        command = CatchUp(topic=topic)
+        begun: Begun = (None, None)
+        with suppress(Rejected, Fatal):
+            try:
+                begun = local.begin(command)
+                while (called := begun[1]) is not None and called.wait(max(until_s - time.monotonic(), 0)):
+                    begun = local.begin(command, begun)
+            finally:
+                ticket, called = begun
+                if ticket is not None:
+                    local.leave(ticket, called)

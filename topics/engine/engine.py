@@ -104,13 +104,14 @@ class Engine:
 
     # Commands.
 
-    def propose(self, command: Command, *, sync: bool = False) -> Ticket:
+    def propose(self, command: Command, *, sync: bool = False, asks_room: bool = False) -> Ticket:
         """Check a command and assign what it needs. `sync`: answered only after the fdatasync that covers it.
+        `asks_room`: refused disk_low, it will be given room and proposed again, so it is also if its copies have none.
 
         Raises:
             Rejected: nothing was assigned or written.
         """
-        ticket = Ticket(command, sync=sync)
+        ticket = Ticket(command, sync=sync, asks_room=asks_room)
         propose(self._state, ticket, self._state.time.read())
         self._settle()
         return ticket
@@ -154,23 +155,25 @@ class Engine:
 
     def written(self, batch: WalBatch, at: WalPosition) -> None:
         """The batch was handed to the operating system. Frames that need no sync are published."""
-        state, shard = self._state, self._shard_of(batch)
+        state, shard, offset = self._state, self._shard_of(batch), at.offset
         assert not shard.written
         shard.written = True
-        offset = at.offset
         for entry in batch.entries:
             entry.place(offset)
             offset += entry.size
         assert offset == at.offset + batch.size
-        if batch.size and not shard.unsynced:
+        if not shard.unsynced and batch.size:
             shard.unsynced = True
             if not batch.sync:
                 state.by_timer.set(SYNC, batch.shard, shard.synced_ms + self._sync_interval_ms)
         self._apply(shard, batch, at, staged=False)
-        for entry in batch.entries:
-            if not (entry.staged or (entry.must_sync and entry.ticket is not None and entry.ticket.sync)):
+        if batch.sync:
+            for entry in batch.entries:
+                if not (entry.staged or (entry.must_sync and entry.ticket is not None and entry.ticket.sync)):
+                    state.finish_entry(entry)
+        else:
+            for entry in batch.entries:
                 state.finish_entry(entry)
-        if not batch.sync:
             shard.in_flight = None
         self._settle()
 
@@ -330,7 +333,8 @@ class Engine:
     @property
     def has_orders(self) -> bool:
         """True if `forwards` or `moves` have one to take."""
-        return bool(self._state.forward_orders or self._state.orders)
+        state = self._state
+        return bool(state.forward_orders or state.orders)
 
     @property
     def has_effects(self) -> bool:

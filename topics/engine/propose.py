@@ -135,13 +135,11 @@ def propose(state: EngineState, ticket: Ticket, now_ms: int) -> None:
         Rejected: nothing was assigned or written.
     """
     command = ticket.command
-    if isinstance(command, (Sync, Checkpointed)):
-        _OF_SHARDS[type(command)](state, ticket)
+    handler = _OF_TOPICS.get(type(command))
+    if handler is None:
+        _propose_other(state, ticket, now_ms)
         return
-    if isinstance(command, (PutRouter, DeleteRouter, CatchUp)):
-        _OF_ROUTERS[type(command)](state, ticket, now_ms)
-        return
-    handler, name = _OF_TOPICS[type(command)], command.topic
+    name: str = command.topic  # type: ignore[union-attr]  # what is of a topic says of which
     lane = state.lanes_by_name.get(name) if type(name) is str else None
     if lane is None:
         check_any_topic_name(name)  # a name that stands has been checked
@@ -155,6 +153,15 @@ def propose(state: EngineState, ticket: Ticket, now_ms: int) -> None:
         state.park(lane, ticket)
     else:
         handler.propose(state, lane, ticket, now_ms)
+
+
+def _propose_other(state: EngineState, ticket: Ticket, now_ms: int) -> None:
+    """Of a router, or of a shard."""
+    command = ticket.command
+    if isinstance(command, (Sync, Checkpointed)):
+        _OF_SHARDS[type(command)](state, ticket)
+    else:
+        _OF_ROUTERS[type(command)](state, ticket, now_ms)
 
 
 def propose_woken(state: EngineState) -> None:

@@ -119,14 +119,14 @@ class WatchedEngine(Engine):
             int, RecordColumns
         ] = {}  # the runtime lets go of them; the watcher asks at the end
 
-    def propose(self, command: Command, *, sync: bool = False) -> Ticket:
+    def propose(self, command: Command, *, sync: bool = False, asks_room: bool = False) -> Ticket:
         watcher = self._watcher
         acked = watcher.ledger.asking(self, command) if isinstance(command, DeleteRecords) else []
         watcher.ledger.asking_of_jobs(self, command)
         asked_ms = self.now_ms()
         if isinstance(command, Append):  # the server lets go of the records of its own
             command = msgspec.structs.replace(command, records=copy.copy(command.records))
-        ticket = super().propose(command, sync=sync)
+        ticket = super().propose(command, sync=sync, asks_room=asks_room)
         if isinstance(command, Append):
             self._records[id(ticket)] = copy.copy(command.records)
         watcher.asked_for(ticket, asked_ms, acked)

@@ -167,6 +167,8 @@ def test_nobody_waits_for_what_has_ended(ending):
     driver.run()
 
     assert ended.done
+    assert tickets[0].done
+    driver.bring_over()  # of a source that has gone "b" says what it had not brought over, to "c" as well
     assert all(ticket.done for ticket in tickets)
 
 

@@ -8,8 +8,9 @@ from tests.engine.driving import PLENTY, T0, config, records
 from tests.engine.routers.driving import Routing
 from tests.engine.routers.test_following import forwards, routing, same_after_replay
 from topics.codec.log.control import Control
+from topics.codec.log.scan import scan
 from topics.engine import verify
-from topics.engine.commands import Append, DeleteRecords, PutRouter, PutTopic
+from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutRouter, PutTopic
 from topics.host.checkpoint.steps import Propose
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.ids import shard_of
@@ -26,6 +27,16 @@ from topics.store.forwarding import forwarding
 
 def lost_in(driver, name="b"):
     return [(one.first, one.last, one.reason) for one in driver.topic(name).index.lost]
+
+
+def crowded():
+    """A hundred routers from "a", and room for a record of it, but not for its copies."""
+    driver = Routing()
+    driver.put("a", durability="disk")
+    for number in range(100):
+        driver.route("a", f"d{number}")
+    driver.engine.space(0, driver.engine.limits.wal_reserve + 1000)
+    return driver
 
 
 def full(driver):
@@ -567,12 +578,7 @@ def test_on_a_chain_a_loss_is_told_in_every_topic():
 
 @pytest.mark.rule("S8.17", "S8.26")
 def test_copies_that_find_no_room_in_the_log_are_late_and_their_source_is_written():
-    driver = Routing()
-    driver.put("a", durability="disk")
-    for number in range(100):
-        driver.route("a", f"d{number}")
-    reserve = driver.engine.limits.wal_reserve
-    driver.engine.space(0, reserve + 1000)
+    driver = crowded()
     driver.append(b"x" * 200, topic="a")
     driver.run()
 
@@ -586,6 +592,22 @@ def test_copies_that_find_no_room_in_the_log_are_late_and_their_source_is_writte
     driver.append(b"y", topic="a")
 
     assert all(driver.datas(f"d{number}") == [b"x" * 200, b"y"] for number in range(100))
+
+
+@pytest.mark.rule("S8.17", "S8.26")
+def test_a_write_whose_copies_find_no_room_is_given_some_before_they_are_late():
+    driver = crowded()
+    command = driver.appending(b"x" * 200, topic="a")
+    with pytest.raises(Rejected) as refused:
+        driver.engine.propose(command, asks_room=True)
+    assert refused.value.code is Code.DISK_LOW
+    driver.engine.space(0, refused.value.detail["needed_bytes"])
+    driver.engine.propose(command, asks_room=True)
+    driver.run()
+
+    assert not driver.engine.has_orders
+    assert all(driver.datas(f"d{number}") == [b"x" * 200] for number in range(100))
+    same_after_replay(driver)
 
 
 def test_what_would_go_along_by_a_further_router_holds_up_nobody_who_fits():
@@ -614,3 +636,125 @@ def test_a_reserve_larger_than_what_may_wait_to_be_written_parts_no_copies_from_
         assert driver.step(0)
 
     assert driver.datas("b") == [b"x"]
+
+
+@pytest.mark.rule("S8.18")
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_source_that_goes_leaves_word_of_what_its_late_routers_had_not_come_to(shards):
+    driver = Routing(shards=shards)
+    driver.put("a", durability="disk")
+    dests = [f"d{number}" for number in range(4)]
+    for dest in dests:
+        driver.put(dest, durability="disk", cap_records=2, discard="reject")
+        driver.route("a", dest, match="red")
+    driver.append(1, 2, topic="a", tag=b"red", sync=True)
+    driver.bring_over()
+    driver.append(3, 4, 5, topic="a", tag=[b"red", b"blue", b"red"], sync=True)
+    driver.bring_over()
+    driver.drop("a")
+
+    for dest in dests:
+        assert driver.datas(dest) == [b"1", b"2"]
+        assert lost_in(driver, dest) == [(3, 4, "source_trim")]
+    same_after_replay(driver)
+
+
+@pytest.mark.rule("S8.18")
+def test_of_a_source_that_goes_a_chain_hears_to_its_end():
+    driver = Routing()
+    driver.put("a", durability="disk", cap_records=2)
+    driver.put("b", durability="disk", cap_records=1, discard="reject")
+    driver.route("a", "b")
+    driver.route("b", "c")
+    driver.append(1, topic="a")
+    driver.append(2, 3, 4, topic="a")  # and 2 is evicted before it is brought over
+    driver.drop("a")
+    driver.bring_over()
+
+    assert lost_in(driver, "b") == lost_in(driver, "c") == [(2, 4, "source_trim")]
+    same_after_replay(driver)
+
+
+@pytest.mark.rule("S8.18")
+def test_a_source_that_goes_waits_for_a_dest_that_is_being_changed():
+    driver = Routing()
+    driver.put("a", durability="disk")
+    driver.put("b", durability="disk", cap_records=1, discard="reject")
+    driver.route("a", "b")
+    driver.append(1, 2, topic="a")
+    change = driver.propose(PutTopic(topic="b", config=config(durability="disk", cap_records=5)))
+    ended = driver.propose(DeleteTopic(topic="a"))
+    assert driver.engine.state.lanes_by_name["b"].blocked
+    driver.run()
+
+    assert change.done
+    assert ended.done
+    assert lost_in(driver) == [(1, 2, "source_trim")]
+    same_after_replay(driver)
+
+
+@pytest.mark.rule("S8.18")
+def test_more_than_a_ceiling_lets_pass_is_told_by_a_source_that_goes():
+    driver = Routing()
+    driver.put("a", durability="disk")
+    for dest in ("b", "c"):
+        driver.put(dest, durability="disk", cap_records=1, discard="reject")
+        driver.route("a", dest)
+    driver.append(*range(1000), topic="a")
+    driver.drop("a")
+
+    assert lost_in(driver) == lost_in(driver, "c") == [(1, 1000, "source_trim")]
+    assert all(driver.topic(name).ceiling >= 1000 for name in "bc")
+    verify.check_state(driver.engine.state)
+    same_after_replay(driver)
+
+
+@pytest.mark.rule("S8.18")
+def test_a_source_that_may_not_go_has_lost_nothing():
+    driver = Routing(shards=3)
+    driver.put("a", durability="disk")
+    dests = [f"d{number}" for number in range(6)]
+    for dest in dests:
+        driver.put(dest, durability="disk", cap_records=1, discard="reject")
+        driver.route("a", dest)
+    driver.append(1, 2, topic="a", sync=True)
+    for shard in range(3):
+        driver.engine.space(shard, PLENTY)
+        full = (shard + 1) % 3
+        driver.engine.space(full, 60)
+        with pytest.raises(Rejected) as refused:
+            driver.propose(DeleteTopic(topic="a"))
+        assert refused.value.code is Code.DISK_LOW
+        driver.engine.space(full, PLENTY)
+        driver.run()
+        assert not any(lost_in(driver, dest) for dest in dests)
+    for dest in dests:
+        driver.put(dest, durability="disk")
+    driver.wait(MOVE_RETRY_MAX_MS)
+
+    assert all(driver.datas(dest) == [b"1", b"2"] for dest in dests)
+    same_after_replay(driver)
+
+
+@pytest.mark.rule("S8.18")
+def test_in_each_log_the_end_of_a_source_is_no_earlier_than_what_it_left():
+    driver = Routing(shards=3)
+    driver.put("a", durability="disk")
+    while (source := shard_of(driver.topic("a").topic_id, 3)) == 0:
+        driver.drop("a")
+        driver.put("a", durability="disk")
+    dest = next(
+        name
+        for name in map("d{}".format, range(9))
+        if driver.put(name, durability="disk", cap_records=1, discard="reject")
+        and shard_of(driver.topic(name).topic_id, 3) == 0
+    )
+    driver.route("a", dest)
+    driver.append(1, 2, topic="a", sync=True)
+    driver.drop("a")
+
+    assert source
+    assert lost_in(driver, dest) == [(1, 2, "source_trim")]
+    for wal in driver.wals:
+        times = [item.ts for item in scan(bytes(wal), 0, len(wal)).items]
+        assert times == sorted(times)

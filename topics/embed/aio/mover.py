@@ -45,7 +45,9 @@ class MoverTask:
             self._bell = trio.Event()
 
     async def catch_up(self, *topics: str) -> None:
-        """Before a read: dests have what their sources hold, if that comes in time (semantics 8)."""
+        """Before a read, and before a source is deleted: dests have what their sources hold, if that comes in time
+        (semantics 8).
+        """
         behind = [topic for topic in topics if self._engine.routers.is_behind(topic)]
         if behind:
             with trio.move_on_after(CATCH_UP_MAX_MS / 1000):

@@ -199,7 +199,7 @@ class Runtime:
         self.check_open()
         self.claims.propose()
         try:
-            ticket = self.engine.propose(command)
+            ticket = self.engine.propose(command, asks_room=True)
         finally:
             self._after_call(NOTHING_TOOK)
         if ticket.stage is Stage.WAITING:
@@ -284,7 +284,7 @@ class Runtime:
             took, ticket = NOTHING_TOOK, None
             try:
                 try:
-                    ticket = self.engine.propose(command, sync=sync)
+                    ticket = self.engine.propose(command, sync=sync, asks_room=tries > 0)
                     ticket.created = ticket.created or created
                 finally:
                     self._after_call(NOTHING_TOOK)

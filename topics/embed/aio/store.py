@@ -232,6 +232,7 @@ class AsyncStore(Findings, AsyncTopicStore):
             case jobs.SetPaused() | jobs.Purge():
                 return await self._look_after(call)
             case topics.Delete():
+                await runtime.mover.catch_up(*runtime.engine.routers.dests_behind(call.name))
                 gone = await self._submit(call.command())
                 assert isinstance(gone, TopicDeleted)
                 return gone.deleted
@@ -298,7 +299,7 @@ class AsyncStore(Findings, AsyncTopicStore):
         found = await self._runtime.jobs.claim_records(call.command(self.limits))
         if found is None:
             self._runtime.check_open()
-        return leased_of(call.queue, found or ())
+        return leased_of(call.queue, [view for view, _ in found or ()], [job for _, job in found or ()])
 
     async def _look_after(self, call: jobs.SetPaused | jobs.Purge) -> int | None:
         if isinstance(call, jobs.SetPaused):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from topics.codec.log.control import HeadWatermark
-from topics.engine.batch import Entry
+from topics.engine.batch import Entry, sync_point
 from topics.engine.commands import Retire
 from topics.engine.deadlines.timers import FIRE, FORWARD, MOVE, REST, RETIRE, SERVE, SYNC, WAITED
 from topics.engine.lane import Lane
@@ -18,7 +18,7 @@ from topics.engine.routers import late
 from topics.engine.schedules import firing
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
-from topics.engine.writing.change import propose_retire, sync_point
+from topics.engine.writing.change import propose_retire
 from topics.kernel.config import Durability
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import FLOOR_STALENESS_MS, TICK_TOPICS_MAX

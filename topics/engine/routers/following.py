@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from topics.codec.log.addressing import RunFrames
 from topics.codec.log.control import LossRange
 from topics.codec.log.forwards import Forward, ForwardForm, mask_of
 from topics.codec.log.frame import Run, encode_run
@@ -95,6 +96,7 @@ class Copies:
         self._next: dict[int, int] = {}  # of a topic: the next seq,
         self._last: dict[int, int] = {}  # and the ts of the last record
         self._held: dict[int, tuple[int, int]] = {}  # of a topic: records and bytes that are planned
+        self._framed_once: dict[tuple[int, int, bool], tuple[RecordColumns, RunFrames]] = {}
         self._stored = self._elsewhere = 0  # bytes of these, and of what they are of
 
     def follow(self, given: Given) -> None:
@@ -129,10 +131,7 @@ class Copies:
         dest, first_seq, count = route.dest, self._next_seq(route.dest), len(seqs)
         if ts < self._now_ms and (last_ts := self._last_ts(dest)) > ts:
             records, ts = later(records, last_ts - ts), last_ts
-        chunk, run = encode_run(
-            dest.topic_id, first_seq, ts, records,
-            durable=route.dest_topic.config.durable, keyed=None, write_frames=0,
-        )  # fmt: skip
+        chunk, run = self._framed(route, records, first_seq, ts)
         self._add(route, ForwardForm.COPIES, seqs, last, run, chunk, count, records.stored_total)
         self._last[dest.topic_id] = ts
         if self._state.routes.leading_from(dest.topic_id):
@@ -218,6 +217,17 @@ class Copies:
             records = told(records, router, route.source_topic.epoch, seqs, hops)
             if self.fits(route, records):
                 self.copy(route, records, seqs, last=last, ts=given.ts, hops=hops)
+
+    def _framed(self, route: Route, records: RecordColumns, first_seq: int, ts: int) -> tuple[bytes, Run]:
+        """The frames of copies. Those that many dests get are encoded once."""
+        topic_id, durable = route.dest.topic_id, route.dest_topic.config.durable
+        kind = id(records), ts, durable
+        found = self._framed_once.get(kind)
+        if found is not None:
+            return found[1].of(topic_id, first_seq)
+        chunk, run = encode_run(topic_id, first_seq, ts, records, durable=durable, keyed=None, write_frames=0)
+        self._framed_once[kind] = records, RunFrames(chunk, run)  # an id is that of what there is
+        return chunk, run
 
     def hops(self, route: Route, before: int) -> int:
         """How often a copy will have been copied on cycles; 0 where the router is on none."""

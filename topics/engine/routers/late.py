@@ -4,6 +4,7 @@
     Forwards.take      an order: the driver reads the records and proposes `BringOver`
     propose_bring_over one plan: copies, what the source had lost, and what goes along by further routers
     Forwards.ended     the next order, or a rest, the longer the more often it was refused
+    lose_rest          a source goes: what is still left is told as lost (decision 132)
 
 What is late: dest is full, or being changed, or in another shard; the store is full; there was too much at once, or no
 room in the log; a crash has left it so. Into another shard only what is durable goes, for a crash must not leave there
@@ -18,11 +19,12 @@ passed on as records are, but on a cycle it goes no further than the next topic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
 from topics.codec.log.frame import FrameView
+from topics.engine.batch import sync_point
 from topics.engine.commands import BringOver
 from topics.engine.deadlines.timers import FORWARD
 from topics.engine.lane import Lane
@@ -33,7 +35,6 @@ from topics.engine.routers.orders import ForwardOrder
 from topics.engine.routers.route import Route
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
-from topics.engine.writing.change import sync_point
 from topics.kernel.config import Durability
 from topics.kernel.errors import Code, Rejected, TopicsError
 from topics.kernel.limits import (
@@ -69,6 +70,34 @@ def go_on(state: EngineState, router_id: int, _now_ms: int) -> None:
     if route is not None:
         route.due_ms = None
         look(state, route.source)
+
+
+def lose_rest(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int, room: int) -> bool:
+    """Before a source goes: dests of routers that are late say how many records do not come any more. False: the ticket
+    waits for a dest that is being changed. `room`: of what is written behind that, in any log.
+
+    Raises:
+        Rejected: a log has no room for that; nothing was told.
+    """
+    routes = [route for route in state.routes.leading_from(lane.topic_id) if _is_told_of_end(state, route)]
+    left = {route: count for route in routes if (count := _left(state, route))}
+    for route in left:
+        if route.dest.blocked:
+            state.park(route.dest, ticket)
+            return False
+    if any(route.dest.shard != lane.shard for route in left):
+        now_ms = state.time.push(now_ms)  # as for copies
+    plans: dict[int, Copies] = {}  # by the shard of dest
+    for route, count in left.items():
+        plan = plans.setdefault(route.dest.shard, Copies(state, now_ms))
+        plan.lose(route, route.source_topic.head_seq, count)
+    for shard, plan in plans.items():
+        state.check_space(shard, plan.size + room, keep_reserve=False)
+    for plan in plans.values():
+        staged = plan.staged
+        plan.raise_ceilings()
+        plan.begin(staged=staged, behind=False)
+    return True
 
 
 class Forwards:
@@ -233,24 +262,50 @@ def _order(
 
 
 def _wanted(state: EngineState, route: Route, last: int) -> tuple[int, list[int]]:
-    """The seqs that are live, not expired and let pass, as many as one order takes; and up to which seq that is all."""
-    index, now_ms = route.source_topic.index, state.time.high_ms
-    numbers = None if route.router.filter is None else set(match_of(route.router.filter).numbers(index.tags))
+    """The seqs that go, as many as one order takes; and up to which seq that is all."""
+    index = route.source_topic.index
     start, stop = index.position(route.sent + 1), index.position(last + 1)
     seqs: list[int] = []
     room = MOVE_BYTES_MAX
-    for at in range(start, min(stop, start + SCAN_SEQS_MAX)):
-        if not index.flags[at] & LIVE:
-            continue
-        if numbers is not None and (index.tag_ids is None or index.tag_ids[at] not in numbers):
-            continue
-        if index.expires is not None and 0 < index.expires[at] < now_ms:
-            continue
+    for at in _going(state, route, start, min(stop, start + SCAN_SEQS_MAX)):
         if len(seqs) == route.together or room < 0:
             return seqs[-1], seqs
         seqs.append(index.seq_at(at))
         room -= index.lengths[at]
     return (last if stop - start <= SCAN_SEQS_MAX else index.seq_at(start + SCAN_SEQS_MAX) - 1), seqs
+
+
+def _going(state: EngineState, route: Route, start: int, stop: int) -> Iterator[int]:
+    """The positions of records that are live, not expired and let pass."""
+    index, now_ms = route.source_topic.index, state.time.high_ms
+    numbers = None if route.router.filter is None else set(match_of(route.router.filter).numbers(index.tags))
+    for at in range(start, stop):
+        if not index.flags[at] & LIVE:
+            continue
+        if numbers is not None and (index.tag_ids is None or index.tag_ids[at] not in numbers):
+            continue
+        if index.expires is None or not 0 < index.expires[at] < now_ms:
+            yield at
+
+
+def _is_told_of_end(state: EngineState, route: Route) -> bool:
+    """Whether it is late, and dest keeps what it is told and can be told."""
+    dest, durability = route.dest, route.dest_topic.config.durability
+    is_late, is_kept = route.sent < route.source_topic.head_seq, durability is not Durability.EPHEMERAL
+    return is_late and is_kept and dest.read_only is None and state.shards[dest.shard].read_only is None
+
+
+def _left(state: EngineState, route: Route) -> int:
+    """How many seqs of dest all that it has not come to would take."""
+    topic, first = route.source_topic, route.sent + 1
+    index, start = topic.index, max(first, topic.evict_floor)
+    lost = sum(
+        one.last + 1 - max(one.first, start)
+        for one in index.lost
+        if one.last >= start and not _is_told(state, route, one.reason)
+    )
+    going = _going(state, route, index.position(start), index.position(topic.head_seq + 1))
+    return start - first + lost + sum(1 for _ in going)
 
 
 def _ask_for_sync(state: EngineState, number: int) -> None:

@@ -48,6 +48,12 @@ class RouterDesk:
         """Whether who reads a topic waits: `CatchUp` is answered when he does so no more."""
         return is_behind(self._state, topic)
 
+    def dests_behind(self, source: str) -> list[str]:
+        """The dests of routers from a topic of which the same is true."""
+        state, topic_id = self._state, self._state.catalog.topic_ids.get(source, 0)
+        names = (route.dest.name for route in state.routes.leading_from(topic_id))
+        return [name for name in names if is_behind(state, name)]
+
     def topics_of(self, name: str) -> tuple[str, str] | None:
         """The topics that a router joins, source and dest; None if there is no such router."""
         router = self._state.catalog.routers.get(name)

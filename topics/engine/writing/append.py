@@ -216,8 +216,10 @@ def _write(
     if state.routes and count and state.routes.leading_from(lane.topic_id):
         copies = Copies(state, now_ms)
         copies.follow(Given(lane, first_seq, records, now_ms))
-        if state.shards[lane.shard].has_room(needed + copies.size, reserve=state.limits.wal_reserve):
-            needed += copies.size
+        shard, together = state.shards[lane.shard], needed + copies.size
+        has_room = shard.has_room(together, reserve=state.limits.wal_reserve)
+        if has_room or (ticket.asks_room and shard.may_wait(together)):
+            needed = together
         else:
             copies = None  # they are late: nothing that a source gets is refused for them
     state.check_space(lane.shard, needed, keep_reserve=True)

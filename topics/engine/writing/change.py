@@ -7,7 +7,7 @@ topic wait behind them, in order (architecture 3.3).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -18,15 +18,17 @@ from topics.codec.log.control import (
     EvictWatermark,
     Payload,
     TopicDelete,
+    encode_control,
 )
 from topics.codec.log.leases import LeaseEvent
 from topics.engine.apply import Catalog
-from topics.engine.batch import Entry
+from topics.engine.batch import Entry, sync_point
 from topics.engine.commands import DEFAULT_CONFIG, DeleteRecords, DeleteTopic, PutMode, PutTopic, Retire, Sync
 from topics.engine.lane import Lane
 from topics.engine.moving.dead_letter import check_dead_letter, made_with
-from topics.engine.replies import RecordsDeleted, Retired, Synced, TopicDeleted, TopicPut
+from topics.engine.replies import RecordsDeleted, Retired, TopicDeleted, TopicPut
 from topics.engine.routers.following import tell_all_passed
+from topics.engine.routers.late import lose_rest
 from topics.engine.routers.settling import publish_first
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
@@ -39,6 +41,7 @@ from topics.log.reads.waiting import News
 from topics.log.topic import Topic
 
 E = TypeVar("E", bound=Entry)
+_DELETION_BYTES: Final = len(encode_control(TopicDelete(), topic_id=1, ts=0))
 
 
 def check_put(_: EngineState, lane: Lane | None, ticket: Ticket) -> None:
@@ -180,18 +183,22 @@ def propose_delete_topic(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
     if lane.in_flight:
         state.park(lane, ticket)
         return
-    if command.if_empty and topic.index.live_count:
+    count = topic.index.live_count
+    if command.if_empty and count:
         raise Rejected(
             Code.TOPIC_NOT_EMPTY,
-            f"topic {topic.name!r} has {topic.index.live_count} records, and if_empty was asked",
+            f"topic {topic.name!r} has {count} record{'s' if count > 1 else ''}, and if_empty was asked",
             topic=topic.name,
-            count=topic.index.live_count,
+            count=count,
         )
     state.check_writable(0, lane)
     routes = state.routes.leading_from(lane.topic_id)
+    if not lose_rest(state, lane, ticket, now_ms, _DELETION_BYTES):
+        return
     if not publish_first(state, lane, routes):
         state.park(lane, ticket)
         return
+    now_ms = state.time.high_ms  # what was lost may be told later than it was
     if any(route.dest.shard for route in routes):
         now_ms = state.time.push(now_ms)  # later than the last copy, which lies in another log
     entry = enqueue_barrier(state, _TopicDeletion, lane, ticket, [TopicDelete()], now_ms, shard=0)
@@ -309,19 +316,6 @@ def propose_sync(state: EngineState, ticket: Ticket) -> None:
     shard = ticket.command.shard
     state.check_writable(shard)
     state.enqueue(shard, sync_point(ticket))
-
-
-def sync_point(ticket: Ticket | None = None) -> Entry:
-    return _SyncPoint(
-        lane=None, items=(), chunks=(), size=0, frames=0, staged=True, must_sync=True, ticket=ticket
-    )
-
-
-class _SyncPoint(Entry, eq=False, kw_only=True):
-    """A place in the log up to which all is synced."""
-
-    def reply(self) -> Synced:
-        return Synced()
 
 
 def _time_first(topic: Topic, now_ms: int) -> list[Payload]:

@@ -252,7 +252,9 @@ async def test_delete_takes_everything_and_an_absent_one_is_fine():
         gone = {"topic": "a", "deleted": True, "routers_removed": [], "routers_removed_count": 0}
         assert await said(site, "DELETE", "/v0/topics/a") == (200, {**gone, "deleted": False})
         await ask(site, "POST", "/v0/topics/a", {"records": [{"data": 1}]})
-        assert code(await said(site, "DELETE", "/v0/topics/a?if_empty=true")) == (409, "topic_not_empty")
+        refused = await said(site, "DELETE", "/v0/topics/a?if_empty=true")
+        assert code(refused) == (409, "topic_not_empty")
+        assert refused[1]["error"]["message"] == "topic 'a' has 1 record, and if_empty was asked"
         assert (await said(site, "GET", "/v0/topics/a"))[1]["count"] == 1
         assert await said(site, "DELETE", "/v0/topics/a?if_empty=false") == (200, gone)
         assert code(await said(site, "GET", "/v0/topics/a")) == (404, "topic_not_found")

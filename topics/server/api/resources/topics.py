@@ -113,6 +113,7 @@ async def delete_topic(call: HandlerCall) -> Answer:
     name, if_empty = call.topic(), call.flag("if_empty", default=False)
     runtime = call.runtime
     await runtime.let_time_pass(name)  # what has expired makes nobody wait for an empty topic
+    await runtime.mover.catch_up(*runtime.engine.routers.dests_behind(name))
     reply = await runtime.submit(DeleteTopic(topic=name, if_empty=if_empty))
     assert isinstance(reply, TopicDeleted)
     sees = call.key.sees
