@@ -2,7 +2,7 @@
 
 The oracle keeps the bytes of each write in the order they were handed to the disk and folds them itself, so it knows
 nothing of files, marks or recovery. States are compared as `verify.canonical` writes them, topic by topic, because a
-topic lives on one shard; names and epochs belong to shard 0.
+topic lives on one shard; names and epochs belong to shard 0, and so does what routers and schedules are.
 """
 
 from __future__ import annotations
@@ -135,6 +135,8 @@ def _difference(
                 return f"{name} {expected[name]!r:.200} != {found[name]!r:.200}"
         if (one := _schedules(expected)) != (other := _schedules(found)):
             return f"schedules {one!r:.200} != {other!r:.200}"
+        if expected.get("routers") != found.get("routers"):  # copies are their dests'
+            return f"routers {expected.get('routers')!r:.200} != {found.get('routers')!r:.200}"
     for topic_id, topic in found["topics"].items():
         if shard_of(topic_id, shards) != shard:
             continue
