@@ -144,7 +144,13 @@ def test_the_live_view_shows_what_comes_and_what_is_lost_and_pauses_without_losi
         seqs = page.locator("tbody button").all_text_contents()
         assert seqs == [str(seq) for seq in (*range(62, 12, -1), 2, 1)]
         expect(page.locator(".whole rect").first).to_have_class("lost")
+        asked: list[Route] = []
+        page.route("**/v0/watch", lambda route: asked.append(route), times=1)  # noqa: PLW0108 -- a built-in method is refused
         page.get_by_role("button", name="Only what comes now").click()
+        until(page, "Asking for what comes from now on…")
+        live.put("before the server was asked")
+        asked[0].continue_()
+        until(page, "Live, at 63.")
         live.put("third")
         until(page, '"third"')
         assert page.locator("tbody button").count() == 1
@@ -611,6 +617,7 @@ def test_ten_thousand_topics_and_a_million_records_keep_nobody_waiting(
             for _ in range(20):
                 client.topic("a-large-one").put_many({"data": n} for n in range(5000))
             page.get_by_role("button", name="Only what comes now").click()
+            until(page, "Live, at 1,100,000.")
             client.topic("a-large-one").put("the last")
         until(page, '"the last"')
         assert page.locator("tbody button").count() <= 200

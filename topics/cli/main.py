@@ -9,7 +9,7 @@ them.
 
 from __future__ import annotations
 
-from topics.cli.core.early import STOPPED, Guard
+from topics.cli.core.early import STOPPED, Guard, end_at_ctrl_c
 
 with Guard():
     import os
@@ -141,6 +141,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _told(Failed("stopped", code=STOPPED, quiet=True), invocation)
     except Exception as error:  # noqa: BLE001 -- the one place where every error becomes a line and a code
         return _told(error, invocation)
+    finally:
+        # The process ends behind this; a second Ctrl-C would be a traceback of its threads.
+        if arguments is None:
+            end_at_ctrl_c()
     return code
 
 

@@ -75,8 +75,14 @@ def test_a_key_is_revoked_by_its_name_or_its_id_and_the_rest_stays(call: Call) -
         (("ls", "--api-keys-file", "absent"), "absent does not exist; topics key new NAME makes it"),
         (("new", "", "--api-keys-file", "keys"), "NAME is empty"),
         (("new", "a\nb", "--api-keys-file", "keys"), "NAME: its name is printable text"),
-        (("new", "x", "--scopes", "reed", "--api-keys-file", "keys"), "the new key: the scopes"),
-        (("new", "x", "--prefix", "-", "--api-keys-file", "keys"), "the new key: the prefixes"),
+        (
+            ("new", "x", "--scopes", "reed", "--api-keys-file", "keys"),
+            "--scopes: 'reed' is none of: read, write, delete, admin",
+        ),
+        (
+            ("new", "x", "--prefix", "-", "--api-keys-file", "keys"),
+            "--prefix: '-' is none of: beginnings of names",
+        ),
         (("new", "x", "--api-keys-file", "no/keys"), "no/keys: cannot be written: No such file or directory"),
         (("ls", "--api-keys-file", "bad"), "bad: line 2: white space"),
         (("new", "x", "--api-keys-file", "bad"), "bad: line 2: white space"),

@@ -205,7 +205,7 @@ def test_jobs_of_a_worker_that_was_killed_are_done_by_another(
     hold = pathlib.Path("hold")
     hold.touch()
     first = worker("--concurrency", "4", "--", command)
-    until(lambda: pathlib.Path("8.log").exists())
+    until(lambda: all(pathlib.Path(f"{seq}.log").exists() for seq in (5, 6, 7, 8)))
     first.kill()
     first.wait()
     second = worker("--concurrency", "4", "--json", "--", command)

@@ -222,6 +222,18 @@ def test_help_needs_neither_rich_nor_the_engine() -> None:
     assert done.stderr.strip() == b"[]"
 
 
+def test_ctrl_c_behind_the_end_of_a_command_is_no_traceback() -> None:
+    """An impatient second one comes while the interpreter waits for its threads, where nobody would catch it."""
+    probe = (
+        "import os, signal, sys; from topics.cli.main import main; sys.argv = ['topics', 'version']; main();"
+        "os.kill(os.getpid(), signal.SIGINT)"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, timeout=20, check=False)
+
+    assert done.returncode == 130
+    assert done.stderr == b""
+
+
 def test_every_command_is_in_the_table_and_has_help(call: Call) -> None:
     from topics.cli.main import COMMANDS
 

@@ -64,12 +64,17 @@ def new(
     \b
       topics key new dashboards --scopes read --prefix orders. > dashboards.key
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
-    from topics.server.auth.lines import Malformed, check_name, parse_key
+    from topics.server.auth.lines import Malformed, check_name, parse_key, parse_prefixes, parse_scopes
 
     secret = f"topics_{secrets.token_urlsafe(KEY_BYTES)}"
     try:
         check_name(name, where="NAME")
-        line = parse_key(f"{secret}:{scopes}:{'|'.join(prefix)}", where="the new key")
+        line = parse_key(secret, where="the new key")
+        if scopes:
+            line = attrs.evolve(line, scopes=parse_scopes(scopes, where=f"--scopes: {scopes!r} is none of"))
+        if prefix:
+            given = "|".join(prefix)
+            line = attrs.evolve(line, prefixes=parse_prefixes(given, where=f"--prefix: {given!r} is none of"))
     except Malformed as malformed:
         raise Failed(str(malformed), code=USAGE) from None
     if not name.strip():

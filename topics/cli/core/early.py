@@ -1,4 +1,4 @@
-"""Ctrl-C before `main` is there to answer it: while modules are imported it ends the process without a word.
+"""Ctrl-C before `main` is there to answer it, and after it has: then it ends the process without a word.
 
 Nothing is imported here that the interpreter has not imported already, or nearly nothing: until the handler is there,
 Ctrl-C is a traceback.
@@ -20,6 +20,17 @@ def _end(_signal: int, _frame: FrameType | None) -> None:
     os._exit(STOPPED)
 
 
+def end_at_ctrl_c() -> bool:
+    """From here on, where Ctrl-C would be a KeyboardInterrupt. False: it is not, and a handler stays."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return False
+    try:
+        signal.signal(signal.SIGINT, _end)
+    except ValueError:  # not the main thread
+        return False
+    return True
+
+
 class Guard:
     """`with`: only where Ctrl-C would be a KeyboardInterrupt. A handler of somebody who imports us stays."""
 
@@ -27,12 +38,7 @@ class Guard:
         self._set = False
 
     def __enter__(self) -> None:
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            try:
-                signal.signal(signal.SIGINT, _end)
-                self._set = True
-            except ValueError:  # not the main thread
-                return
+        self._set = end_at_ctrl_c()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -146,8 +146,12 @@ def parse_key(text: str, *, where: str) -> KeyLine:
     scopes, _, prefixes = grants.partition(":")
     return KeyLine(
         digest=digest,
-        scopes=_parse_scopes(scopes, where) if scopes else ALL_SCOPES,
-        prefixes=_parse_prefixes(prefixes, where) if prefixes else ANY_NAME,
+        scopes=parse_scopes(scopes, where=f"{where}: the scopes, behind the key and a colon")
+        if scopes
+        else ALL_SCOPES,
+        prefixes=parse_prefixes(prefixes, where=f"{where}: the prefixes, behind the scopes and a colon")
+        if prefixes
+        else ANY_NAME,
     )
 
 
@@ -162,19 +166,21 @@ def _check_key(key: str, where: str) -> None:
         )
 
 
-def _parse_scopes(text: str, where: str) -> Scopes:
+def parse_scopes(text: str, *, where: str) -> Scopes:
+    """What stands for scopes in a key. Raises `Malformed`."""
     parts = text.split("+")
     if not all(part in _SHORT for part in parts):
         what = "read, write, delete, admin (r, w, d, a, rw), joined by +"
-        raise Malformed(f"{where}: the scopes, behind the key and a colon: {what}")
+        raise Malformed(f"{where}: {what}")
     return frozenset[Scope]().union(*(_SHORT[part] for part in parts))
 
 
-def _parse_prefixes(text: str, where: str) -> tuple[str, ...]:
+def parse_prefixes(text: str, *, where: str) -> tuple[str, ...]:
+    """What stands for prefixes in a key. Raises `Malformed`."""
     parts = text.split("|")
     if not all(_PREFIX.fullmatch(part) for part in parts):
         what = "beginnings of names, joined by |, none of them empty"
-        raise Malformed(f"{where}: the prefixes, behind the scopes and a colon: {what}")
+        raise Malformed(f"{where}: {what}")
     return tuple(dict.fromkeys(parts))
 
 

@@ -90,6 +90,8 @@ export function tail(topic, gaps) {
     running.abort()
     watch = new Watch(topic, { tail: true })
     put(body)
+    dropped = 0
+    say("Asking for what comes from now on…") // what comes before the server has answered is not shown
     run()
   }
 
