@@ -71,6 +71,7 @@ def claimed(*seqs, ts=0, node=b"w", first=1, until=1000, nonce=7):
 KEYED = {"type": "queue", "max_in_flight_per_key": 1, "max_deliveries": 1, "dead_letter": "d"}
 
 
+@pytest.mark.rule("P4.5")
 @pytest.mark.parametrize(
     ("what", "events", "wrong"),
     [

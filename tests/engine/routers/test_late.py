@@ -324,6 +324,7 @@ def test_too_much_at_once_is_brought_over_later():
     same_after_replay(driver)
 
 
+@pytest.mark.rule("T4.5")
 @pytest.mark.parametrize("machine_restarted", [False, True])
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
 def test_a_crash_between_a_record_and_its_copy_is_made_good(durability, machine_restarted):

@@ -56,7 +56,7 @@ def test_every_counts_since_1970(driver):
     assert len(fired(driver)) in {2, 3}
 
 
-@pytest.mark.rule("Q4.18")
+@pytest.mark.rule("Q4.18", "T4.5")
 def test_a_restart_at_any_moment_fires_nothing_twice_and_leaves_nothing_out(driver):
     put(driver)
     driver.clock.set(FIRST)
