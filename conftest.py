@@ -30,6 +30,7 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(20_000, 50, 100)  # of 700, a tenth of all the time went into looking for cycles
 
 
 SLOW_MACHINE = [HealthCheck.too_slow]  # two busy cores say nothing about the code under test
