@@ -357,7 +357,7 @@ class EngineState:
             elif lane.shard == shard.number:
                 self._fail_parked(lane, error)
                 lane.next_seq = lane.topic.head_seq + 1  # what failed was assigned and never published
-        self.routes.fall_back(shard.number)
+        self.to_forward |= {source.topic_id: source for source in self.routes.fall_back(shard.number)}
 
     def _leave_unknown(self, lane: Lane, error: Fatal) -> None:
         """The topic's deletion may or may not be in the failed shard's file: until that is known, nothing is written

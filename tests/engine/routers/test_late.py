@@ -759,3 +759,25 @@ def test_in_each_log_the_end_of_a_source_is_no_earlier_than_what_it_left():
     for wal in driver.wals:
         times = [item.ts for item in scan(bytes(wal), 0, len(wal)).items]
         assert times == sorted(times)
+
+
+@pytest.mark.rule("S8.18")
+def test_where_the_word_of_an_end_is_lost_with_a_shard_its_router_goes_on():
+    driver = Routing(shards=3)
+    driver.put("a", durability="disk")
+    source = shard_of(driver.topic("a").topic_id, 3)
+    dests = [f"d{number}" for number in range(6)]
+    for dest in dests:
+        driver.put(dest, durability="disk")
+        driver.route("a", dest)
+    driver.append(1, 2, topic="a", sync=True)
+    driver.propose(DeleteTopic(topic="a"))
+    while (order := driver.engine.forwards.take()) is not None:
+        driver.engine.forwards.ended(order, None, is_there=True)  # as one that comes too late
+    failed = {shard_of(driver.topic(dest).topic_id, 3) for dest in dests} - {source, 0}
+    for shard in failed:
+        driver.take(shard)
+        driver.fail(shard)
+
+    assert failed
+    verify.check_state(driver.engine.state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from topics.engine.lane import Lane
@@ -58,11 +59,12 @@ class Routes(dict[int, Route]):
                 self._sources[topic_id] = rest
         self._cyclic.clear()
 
-    def fall_back(self, shard: int) -> None:
-        """What was on its way into topics of this shard has failed."""
+    def fall_back(self, shard: int) -> Iterator[Lane]:
+        """What was on its way into topics of this shard has failed; the sources of it."""
         for router_id, route in self.items():
             if route.dest.shard == shard:
                 route.cursor = route.sent = route.dest_topic.inbound[router_id].cursor
+                yield route.source
 
     def is_cyclic(self, route: Route) -> bool:
         """Whether what it brings over may come by it again."""
