@@ -13,8 +13,9 @@ from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Checkpointed, DeleteTopic
 from topics.host.checkpoint.snapshots import find_snapshots, snapshot_path
 from topics.host.checkpoint.steps import Blocking, Propose, ResumeBatches
-from topics.host.directory.layout import segment_path
+from topics.host.directory.layout import log_files_bytes, segment_path
 from topics.host.segments.appending import append_pieces
+from topics.host.wal.archive import ArchiveRules
 from topics.kernel.errors import Rejected
 from topics.log.regions import SegmentId
 from topics.testing.faults import Landed, SimCrash
@@ -47,6 +48,26 @@ def test_records_are_read_from_segments_after_a_checkpoint():
     assert scene.read("t") == before
     assert [segment.count for segment in segments(scene, "t")] == [8, 8, 4]
     assert [segment.sealed for segment in segments(scene, "t")] == [True, True, False]
+
+
+@pytest.mark.parametrize("archive", [None, ArchiveRules()])
+def test_the_size_of_the_log_is_counted_as_the_disk_has_it(archive):
+    scene = scene_with(shards=2, archive=archive)
+    sizes = set()
+    for life in range(3):
+        for turn in range(6):
+            scene.put("t", *[b'"%d"' % n * 40 for n in range(20)])
+            if turn % 2:
+                scene.sync()
+                scene.checkpoint()
+            assert scene.opened.checkpointer.log_bytes == log_files_bytes(scene.disk)
+            sizes.add(log_files_bytes(scene.disk))
+        assert scene.opened.checkpointer.removal.log_bytes > 0
+        scene.process_death() if life else scene.shut_down()
+        scene.open()
+        assert scene.opened.checkpointer.log_bytes == log_files_bytes(scene.disk)
+
+    assert len(sizes) > 3
 
 
 @pytest.mark.invariant("I-20")

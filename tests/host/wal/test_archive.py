@@ -9,6 +9,7 @@ import pytest
 
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
+from topics.host.directory.layout import log_files_bytes
 from topics.host.wal.archive import ArchiveRules
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.limits import Limits
@@ -149,6 +150,7 @@ def test_a_log_file_that_cannot_be_read_is_not_archived_and_holds_up_nothing_els
     assert min(segments) == "seg-00000000000000000033.data"
     assert stays in names(disk, "wal")
     assert stays not in names(disk, "archive")
+    assert store._opened.checkpointer.log_bytes == log_files_bytes(disk)  # those before it have gone
     port.bad = ""
     store.checkpoint()
     assert stays in names(disk, "archive")

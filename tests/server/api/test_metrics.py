@@ -72,6 +72,7 @@ async def test_the_log_is_counted_by_shard_and_each_sync_is_timed():
             assert (
                 found[of("topics_wal_shard_free_bytes", shard=shard)] > 0
             )  # of a moment ago: the disk is not ours alone
+        assert found[of("topics_wal_size_bytes")] == runtime.compactor.log_bytes > 0
 
 
 async def test_observed_times_fall_into_their_buckets():

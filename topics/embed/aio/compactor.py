@@ -70,6 +70,11 @@ class CompactorTask:
         return self._checkpointer.rounds
 
     @property
+    def log_bytes(self) -> int:
+        """Of all files of the log."""
+        return self._checkpointer.log_bytes
+
+    @property
     def number(self) -> int:
         """Of the newest snapshot; 0 if there is none."""
         return self._checkpointer.kept[0].number if self._checkpointer.kept else 0

@@ -37,7 +37,7 @@ from topics.host.checkpoint.removal import Removal, frees_logs, frees_segments
 from topics.host.checkpoint.snapshots import KEPT_MAX, Kept, drop_snapshots, write_snapshot
 from topics.host.checkpoint.steps import Blocking, Propose, ResumeBatches, Step, Steps, Wait
 from topics.host.cold.relocation import Relocation
-from topics.host.directory.layout import find_shards, find_wal_files, wal_path
+from topics.host.directory.layout import find_shards, find_wal_files, log_files_bytes, wal_path
 from topics.host.segments.appending import append_pieces, space_of
 from topics.host.wal.archive import Archive
 from topics.host.wal.walfile import WalFile
@@ -104,6 +104,13 @@ class Checkpointer:
         self._appended = 0
         self._behind = self._not_absorbed()  # of lives before this one
         self._ended_ms = engine.now_ms()
+        self._log_found = log_files_bytes(disk)
+        self._made_before = self._made()
+
+    @property
+    def log_bytes(self) -> int:
+        """Of all files of the log, with the next ones that are reserved. It is counted, and asks no disk."""
+        return self._log_found + self._made() - self._made_before - self.removal.log_bytes
 
     def is_due(self) -> bool:
         """True if enough was written since the last round, or long ago and there is anything to do."""
@@ -346,3 +353,6 @@ class Checkpointer:
 
     def _appended_now(self) -> int:
         return sum(writer.wal.appended for writer in self.writers)
+
+    def _made(self) -> int:
+        return sum(writer.wal.made for writer in self.writers)

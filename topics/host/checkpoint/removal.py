@@ -36,11 +36,12 @@ _SEGMENT: Final = re.compile(rf"{SEGMENT_NAME}(?P<temporary>\.tmp)?", re.ASCII)
 
 
 class Removal:
-    """That of one store. Since the start: `segments`, and the `bytes` of their data."""
+    """That of one store. Since the start: `segments`, the `bytes` of their data, and the `log_bytes` of log files."""
 
     def __init__(self, disk: Disk, pins: Pins, reclaimer: Reclaimer, archive: Archive | None) -> None:
         self.segments = 0
         self.bytes = 0
+        self.log_bytes = 0
         self._disk = disk
         self._pins = pins
         self._reclaimer = reclaimer
@@ -72,12 +73,16 @@ class Removal:
             needed = min(needed, self._pins.first_frame(key))
             files = find_wal_files(self._disk, *key)
             gone = [file for file in files if file.first_frame < needed]
+            sizes = {file: self._disk.size(wal_path(file)) or 0 for file in gone}
             try:
                 if self._archive is not None:
                     self._archive.take(gone)
             except (ArchiveFull, Unreadable) as error:
                 failed = failed or error
+                there = set(find_wal_files(self._disk, *key))  # some may have gone before
+                self.log_bytes += sum(size for file, size in sizes.items() if file not in there)
                 continue
+            self.log_bytes += sum(sizes.values())
             for file in gone:
                 self._disk.unlink(wal_path(file))
             if len(gone) == len(files):

@@ -262,6 +262,15 @@ def find_wal_files_in(disk: Disk, root: str, generation: int, shard: int) -> lis
     return [WalFileId(generation, shard, number) for number in numbers]
 
 
+def log_files_bytes(disk: Disk) -> int:
+    """Of all files of the log, with the next ones."""
+    size = 0
+    for key in find_shards(disk):
+        paths = [wal_path(file) for file in find_wal_files(disk, *key)]
+        size += sum(disk.size(path) or 0 for path in [*paths, f"{shard_dir(*key)}/{NEXT_FILE}"])
+    return size
+
+
 def wal_path_in(root: str, file: WalFileId) -> str:
     """Where a WAL file lies in another directory that holds logs."""
     return _below(root, wal_path(file))

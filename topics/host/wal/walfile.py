@@ -100,7 +100,7 @@ class WalFile:
 
     __slots__ = (
         "_busy", "_entropy", "_limits", "_marked", "_next_frame", "_path", "_pending", "_reserved", "_size", "_synced",
-        "_tail", "appended", "directory", "file", "file_id", "generation", "shard",
+        "_tail", "appended", "directory", "file", "file_id", "generation", "made", "shard",
     )  # fmt: skip
 
     def __init__(self, generation: int, shard: int, entropy: Entropy, limits: Limits | None = None) -> None:
@@ -123,6 +123,7 @@ class WalFile:
         )
         self._busy = False
         self.appended = 0  # bytes since the store was opened
+        self.made = 0  # bytes of files, since then, with the next one
 
     def go_on(
         self,
@@ -189,6 +190,7 @@ class WalFile:
         return ops
 
     def reserved(self, size: int) -> None:
+        self.made += size - self._reserved
         self._reserved = size
 
     # Where it is.
@@ -324,7 +326,7 @@ class WalFile:
         if self._reserved < needed:
             wanted = self.wanted_reserve(size) or needed
             ops += self.reserve(wanted)
-            self._reserved = wanted
+            self.reserved(wanted)
         self.file = WalFileId(self.generation, self.shard, self._next_frame)
         self.file_id = self._entropy.token(8)
         header = WalHeader(

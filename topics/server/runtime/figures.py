@@ -151,6 +151,7 @@ class MetricsSnapshot:
     shards: Sequence[ShardFigures] = ()
     checkpoints: int = 0
     checkpoints_failed: bool = False
+    log_bytes: int | None = None
     damages: int = 0
     tiers: TierFigures = attrs.field(factory=TierFigures)
     rewritten_bytes: int = 0
@@ -197,6 +198,7 @@ async def take_figures(
     if (compactor := runtime.compactor) is not None:
         shown = attrs.evolve(
             shown,
+            log_bytes=compactor.log_bytes,
             checkpoints=compactor.rounds,
             checkpoints_failed=compactor.failures > 0,
             rewritten_bytes=compactor.reclaimer.rewritten_bytes,

@@ -225,6 +225,11 @@ class Metrics:
             ("band",),
             {(name,): count for name, count in zip(NAMES, taken.ready_by_band, strict=True)},
         )
+        yield _gauges(
+            "wal_size_bytes",
+            "Bytes of the log's files, with the room reserved ahead; none while the store is not written",
+            (), {} if taken.log_bytes is None else {(): taken.log_bytes},
+        )  # fmt: skip
         for name, what, field in _TIER_GAUGES:
             by_tier = {(tier,): _at(taken.tiers, f"{tier}_{field}") for tier in ("hot", "cold")}
             yield _gauges(name, what, ("tier",), by_tier)
