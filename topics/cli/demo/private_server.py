@@ -5,16 +5,21 @@ It ends with its standard input, a socket whose other end is here: nobody's deat
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
+from urllib.parse import urlsplit
 
 import topics
 from topics.cli.core.failure import Failed
@@ -22,6 +27,31 @@ from topics.cli.core.failure import Failed
 START_S: Final = 20.0
 DRAIN_S: Final = 15.0
 _LOOK_S: Final = 0.005
+
+
+class StartBound:
+    """A start takes so long at most, and each time that is over so long again if its recovery has gone on since."""
+
+    def __init__(self, now_s: float) -> None:
+        self._until_s = now_s + START_S
+        self._seen = -1.0
+
+    def is_over(self, now_s: float, look: Callable[[], float]) -> bool:
+        """True if it is not to be waited for any longer. `look`: how far the recovery is."""
+        if now_s <= self._until_s:
+            return False
+        before, self._seen = self._seen, look()
+        self._until_s = now_s + START_S
+        return self._seen <= before
+
+
+def progress_of(status: int, body: bytes) -> float:
+    """Of a server's answer whether it is ready: how far its recovery is, from 0 to 1; -1 if it does not say so."""
+    if status == HTTPStatus.OK:
+        return 1.0
+    with suppress(ValueError, KeyError, TypeError):
+        return float(json.loads(body)["error"]["detail"]["replay_progress"])
+    return -1.0
 
 
 class PrivateServer:
@@ -67,7 +97,7 @@ class PrivateServer:
         """Begin, on the port it had before if it had one, and return when requests are served.
 
         Raises:
-            Failed: it ended by itself, or was not ready in time.
+            Failed: it ended by itself, or was not ready in time, and its recovery does not go on.
         """
         assert self._child is None
         self._port_file.unlink(missing_ok=True)
@@ -76,8 +106,10 @@ class PrivateServer:
         environment |= self._settings
         search = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
         started = time.monotonic()
+        bound = StartBound(started)
         self._control, theirs = socket.socketpair()
         with theirs, self._log.open("ab") as log:
+            said_before = log.tell()
             self._child = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
                 [
                     sys.executable, *self._entry, "--data", str(self.data), "--host", "127.0.0.1",
@@ -90,8 +122,9 @@ class PrivateServer:
             if self._child.poll() is not None:
                 said = self._log.read_text(errors="replace").strip().splitlines()[-1:]
                 raise Failed(f"the server ended by itself ({self._child.returncode}): {' '.join(said)}")
-            if time.monotonic() - started > START_S:
-                raise Failed(f"the server was not ready within {START_S:.0f} s; its log is {self._log}")
+            if bound.is_over(now := time.monotonic(), partial(self._progress, said_before)):
+                waited = now - started
+                raise Failed(f"the server was not ready within {waited:.0f} s; its log is {self._log}")
             time.sleep(_LOOK_S)
         self.ready_ms = (time.monotonic() - started) * 1000
 
@@ -100,6 +133,18 @@ class PrivateServer:
             self.port = int(self._port_file.read_text())
             return True
         return False
+
+    def _progress(self, said_before: int) -> float:
+        """How far the recovery of the log is, from 0 to 1; -1 if nobody says so. The port file is not there yet."""
+        with suppress(OSError, StopIteration, http.client.HTTPException):
+            lines = self._log.read_bytes()[said_before:].splitlines()
+            url = next(json.loads(line)["url"] for line in lines if b'"server.listening"' in line)
+            asked = http.client.HTTPConnection(urlsplit(url).netloc, timeout=START_S)
+            with closing(asked):
+                asked.request("GET", "/v0/ready")
+                answer = asked.getresponse()
+                return progress_of(answer.status, answer.read())
+        return -1.0
 
     def kill(self) -> None:
         """SIGKILL: whatever it was doing, it does no more."""
