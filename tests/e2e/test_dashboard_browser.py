@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pathlib
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 import topics
 from tests.crash.serving import Served
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.rule("O4.6"), pytest.mark.timeout(18
 VIEWS = (
     "#/", "#/topics/quakes/live", "#/topics/quakes/records", "#/topics/quakes/consumers", "#/topics/quakes/config",
     "#/topics/quakes/delete", "#/topics/quakes/why/5", "#/topics/mails/why/1", "#/topics/mails/jobs",
-    "#/queues", "#/consumers", "#/schedules", "#/routers", "#/keys", "#/node",
+    "#/queues", "#/workers", "#/consumers", "#/schedules", "#/routers", "#/keys", "#/server", "#/no-such-view",
 )  # fmt: skip
 HOSTILE = (
     "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "</td></tr></table><h1>owned</h1>", "${alert(1)}",
@@ -358,14 +359,85 @@ def test_the_other_views_have_what_they_are_of(browser: Browser, url: str) -> No
         expect(page.get_by_role("row").filter(has_text="to-archive")).to_contain_text("3")
         assert page.locator(".graph rect").count() == 3
         assert page.locator(".graph text").all_text_contents() == ["orders.00", "z-archive", "orders.01"]
-        go(page, "#/node")
-        until(page, "Nothing is known to be damaged.")
-        until(page, "signals scheduling_latency_ms")
-        expect(page.get_by_role("region", name="Shards of the log")).to_contain_text("written")
         go(page, "#/no-such-view")
-        until(page, "Topics")
+        page.get_by_role("heading", name="There is no such view.").wait_for()
         go(page, "#/topics/none/live")
         until(page, "There is no such topic.")
+
+
+@pytest.mark.rule("O4.2")
+def test_the_server_is_told_in_words_that_are_no_names_of_metrics(browser: Browser, url: str) -> None:
+    with looking(browser, url, "#/server") as page:
+        page.get_by_role("heading", name="Server").wait_for()
+        until(page, "Nothing is known to be damaged.")
+        until(page, "Topics still to be told")
+        expect(page.get_by_role("region", name="Shards of the log")).to_contain_text("written")
+        size = fact(page, "Log on the disk")
+        expect(size).to_contain_text("MiB")  # the first file and the next
+        told = page.locator("main").inner_text()
+        assert re.findall(r"\w+_\w+", told) == []
+        assert page.title() == "Server · topics"
+        go(page, "#/")
+        expect(fact(page, "Log on the disk")).to_have_text(size_of(told))
+        go(page, "#/node")  # as it was once called
+        page.get_by_role("heading", name="Server").wait_for()
+        expect(page.locator("#nav [aria-current]")).to_have_text("Server")
+
+
+def fact(page: Page, name: str) -> Locator:
+    return page.locator("dl > div").filter(has=page.locator("dt", has_text=name)).locator("dd")
+
+
+def size_of(told: str) -> str:
+    found = re.search(r"Log on the disk\n+(.*)", told)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.rule("O4.4")
+def test_workers_are_shown_with_what_they_hold(browser: Browser, tmp_path: pathlib.Path) -> None:
+    hostile = "<b>worker</b>"
+    with (
+        PrivateServer(tmp_path / "data", tmp_path) as server,
+        topics.Client(server.url) as client,
+        looking(browser, server.url, "#/workers") as page,
+    ):
+        until(page, "Nobody holds a job.")
+        for name in ("mails", "bills"):
+            client.create(name, type="queue", lease_ms=600_000)
+            client.queue(name).put_many({"data": n} for n in range(400))
+        again, *_ = client.queue("mails", node=hostile).get_many(7)
+        again.nack()
+        client.queue("mails", node=hostile).get_many(1)
+        client.queue("bills", node=hostile).get_many(1)
+        client.queue("bills", node="w-2").get_many(300)
+        rows = page.get_by_role("region", name="Workers").locator("tbody tr")
+        expect(rows).to_have_count(3)
+        until(page, "Jobs are in flight: 308. Looked at are 257, the first 250 of each queue.")
+        expect(rows.filter(has_text="w-2")).to_contain_text("bills249")
+        mails = rows.filter(has_text=hostile).filter(has_text="mails")
+        expect(mails).to_contain_text(re.compile("mails71in 9 min"))
+        assert page.locator("main b").count() == 0
+        mails.get_by_role("link", name="2", exact=True).click()
+        until(page, f"leased by {hostile} until")
+
+
+@pytest.mark.rule("O4.5")
+def test_the_graph_of_routers_fits_a_phone(browser: Browser, tmp_path: pathlib.Path) -> None:
+    ways = [("a", "b"), ("b", "c"), ("c", "d"), ("b", "e"), ("d", "a"), ("x", "y")]  # and a again
+    with PrivateServer(tmp_path / "data", tmp_path) as server, topics.Client(server.url) as client:
+        for source, dest in ways:
+            client.create(source)
+            client.create(dest)
+            client.put_router(f"{source}-{dest}", source, dest, allow_cycle=True)
+        with looking(browser, server.url, "#/routers", viewport=PHONE) as page:
+            graph = page.get_by_role("region", name="Graph of routers")
+            expect(graph.locator("rect")).to_have_count(7)
+            assert graph.evaluate("(it) => it.scrollWidth <= it.clientWidth")
+            assert graph.locator("path.tip").count() == len(ways)
+            page.screenshot(path=tmp_path / "phone.png")
+            page.set_viewport_size({"width": 1280, "height": 900})
+            expect(graph.locator("svg")).not_to_have_attribute("width", re.compile("^[1-3]..$"))
 
 
 @pytest.mark.rule("H2.19")
@@ -629,7 +701,7 @@ def test_ten_thousand_topics_and_a_million_records_keep_nobody_waiting(
         page.get_by_label("Tag").fill("odd")
         page.get_by_role("button", name="Preview").click()
         until(page, "at least 25,")
-        for view in ("#/queues", "#/consumers", "#/node"):
+        for view in ("#/queues", "#/workers", "#/consumers", "#/server"):
             go(page, view)
             page.locator("h1").wait_for()
             page.wait_for_timeout(1500)

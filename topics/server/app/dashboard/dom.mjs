@@ -60,6 +60,7 @@ export function rate(n) {
 }
 
 export function duration(ms) {
+  if (ms === 0) return "0 ms"
   if (ms < 1) return `${(ms * 1000).toFixed(0)} µs`
   if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`
   const s = ms / 1000

@@ -5,20 +5,22 @@ import { askKey, silence } from "./api.mjs"
 import { overview } from "./overview.mjs"
 import { topic } from "./topic.mjs"
 import { queues } from "./queues.mjs"
+import { workers } from "./workers.mjs"
 import { consumers } from "./consumers.mjs"
 import { schedules } from "./schedules.mjs"
 import { routers } from "./routers.mjs"
 import { keys } from "./keys.mjs"
-import { node } from "./node.mjs"
+import { server } from "./server.mjs"
 
 const VIEWS = [
   ["", "Topics", overview],
   ["queues", "Queues", queues],
+  ["workers", "Workers", workers],
   ["consumers", "Consumers", consumers],
   ["schedules", "Schedules", schedules],
   ["routers", "Routers", routers],
   ["keys", "Keys", keys],
-  ["node", "Server", node],
+  ["server", "Server", server],
 ]
 const main = document.getElementById("main")
 let leaving = new AbortController()
@@ -30,13 +32,13 @@ function show(isFirst) {
   try {
     parts = location.hash.slice(2).split("/").map(decodeURIComponent)
   } catch {
-    parts = [""]
+    parts = ["?"]
   }
-  const [name, ...more] = parts
+  const [asked, ...more] = parts, name = asked === "node" ? "server" : asked // as links of once have it
   leaving.abort()
   leaving = new AbortController()
   silence()
-  const view = name === "topics" ? topic(...more) : (VIEWS.find(([path]) => path === name) ?? VIEWS[0])[2](...more)
+  const view = name === "topics" && more.length > 0 ? topic(...more) : (VIEWS.find(([path]) => path === name)?.[2] ?? nowhere)(...more)
   const isSame = shown?.key !== undefined && shown.key === view.key // another tab of one topic
   document.title = `${view.title} · topics`
   put(main, view.element)
@@ -55,6 +57,9 @@ function show(isFirst) {
   view.start(leaving.signal)
 }
 
+function nowhere() {
+  return { title: "No such view", element: el("div", {}, el("h1", { tabindex: "-1" }, "There is no such view."), el("p", {}, el("a", { href: "#/" }, "All topics"))), start: () => {} }
+}
 
 put(document.getElementById("nav"), VIEWS.map(([path, text]) => el("a", { href: `#/${path}` }, text)))
 document.getElementById("key").addEventListener("click", async () => {

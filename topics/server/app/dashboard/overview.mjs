@@ -99,16 +99,18 @@ function took({ topic, head_seq: head }) {
 function summary(figures, before, size) {
   const sync = (q) => figures.quantile("topics_fsync_duration_seconds", q, before) ?? figures.quantile("topics_fsync_duration_seconds", q)
   const p99 = sync(0.99), pressure = figures.sum("topics_pressure") ?? 0
+  const logSize = figures.sum("topics_wal_size_bytes")
   const readOnly = figures.sum("topics_wal_shard_read_only"), low = figures.sum("topics_wal_shard_disk_low"), damages = figures.sum("topics_damages")
   return facts(
     ["Topics", count(figures.sum("topics_topics") ?? 0)],
     ["Records", count(figures.sum("topics_records") ?? 0)],
     ["Stored", bytes(figures.sum("topics_record_bytes") ?? 0)],
     ["Written", size === null ? "…" : `${bytes(size)}/s`],
+    logSize !== null && ["Log on the disk", bytes(logSize)],
     ["fsync p50 / p99", p99 === null ? "none yet" : `${duration(sync(0.5) * 1000)} / ${duration(p99 * 1000)}`],
     ["Connections", count(figures.sum("topics_connections") ?? 0)],
     ["Pressure", el("meter", { min: 0, max: 1, low: 0.2, high: 0.6, optimum: 0, value: pressure, "aria-label": "Pressure" }), ` ${pressure.toFixed(2)}`],
     readOnly > 0 && ["Read-only", el("strong", {}, `${readOnly} shards`)],
     low > 0 && ["Disk", el("strong", {}, "low: appends are refused")],
-    damages > 0 && ["Damages", el("a", { href: "#/node" }, count(damages))])
+    damages > 0 && ["Damages", el("a", { href: "#/server" }, count(damages))])
 }

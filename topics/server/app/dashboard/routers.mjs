@@ -6,10 +6,11 @@ import { Figures } from "./figures.mjs"
 
 const LIST_MS = 3000, ROUTERS_MAX = 200
 const COLUMNS = [["Router", "name"], ["From"], ["To"], ["Guarantee", "wide"], ["Forwarded", "n"], ["Behind", "n"]]
-const BOX = { width: 190, height: 30, across: 290, down: 52 }
+const BOX = { width: 190, height: 30, across: 290, down: 52, indent: 26 }
+const NARROW = matchMedia("(max-width: 44rem)") // as the style sheet has it
 
 export function routers() {
-  const graph = el("div", { class: "scroll" }), body = el("tbody"), more = el("p", { class: "quiet" })
+  const graph = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Graph of routers" }), body = el("tbody"), more = el("p", { class: "quiet" })
   const element = el("div", {}, el("h1", { tabindex: "-1" }, "Routers"), more, graph, table("Routers", COLUMNS, body))
   let drawn = null
   const start = (signal) => poll(signal, LIST_MS, async () => {
@@ -18,8 +19,8 @@ export function routers() {
     put(more, next ? `The first ${ROUTERS_MAX} of them.` : found.length === 0 ? "There are no routers." : "")
     renew(body, found.map((one) => [one.router, row(COLUMNS,
       data(one.router), link(one.source), link(one.dest), one.guarantee, count(one.forwarded_total), behind.has(one.router) ? count(behind.get(one.router)) : "")]))
-    const shape = JSON.stringify(found.map(({ router, source, dest }) => [router, source, dest]))
-    if (shape !== drawn) put(graph, found.length > 0 && drawing(found))
+    const shape = JSON.stringify([NARROW.matches, ...found.map(({ router, source, dest }) => [router, source, dest])])
+    if (shape !== drawn) put(graph, found.length > 0 && drawing(found, NARROW.matches))
     drawn = shape
   })
   return { title: "Routers", element, start }
@@ -47,29 +48,61 @@ export function columnsOf(routers) {
   return column
 }
 
-function drawing(routers) {
-  const at = new Map(), heights = []
+// In columns from left to right; where the screen is narrow one below the other, each as far in as its column is.
+function drawing(routers, isNarrow) {
   const columns = columnsOf(routers)
+  const at = isNarrow ? listed(routers, columns) : sideBySide(columns)
+  const boxes = [...at.values()], right = Math.max(...boxes.map(({ x }) => x)) + BOX.width
+  const width = 10 + right + (isNarrow ? BOX.indent * 2 : 0), height = 40 + Math.max(...boxes.map(({ y }) => y)) + BOX.height // arrows that go back are beside or below
+  const title = `${routers.length} routers between ${at.size} topics; the table below has them`
+  return svg("svg", { class: "graph", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title },
+    routers.map((one) => arrow(one, isNarrow ? bent : curved, at.get(one.source), at.get(one.dest))),
+    [...at].map(([name, { x, y }]) => svg("a", { href: `#/topics/${encodeURIComponent(name)}/live` },
+      svg("title", {}, name), svg("rect", { x, y, width: BOX.width, height: BOX.height, rx: 4 }),
+      svg("text", { x: x + 8, y: y + 20 }, short(name, 24)))))
+}
+
+function sideBySide(columns) {
+  const at = new Map(), heights = []
   const used = [...new Set(columns.values())].sort((a, b) => a - b)
   for (const [name, column] of columns) {
     const x = used.indexOf(column), y = (heights[x] ??= 0)
     heights[x]++
     at.set(name, { x: 10 + x * BOX.across, y: 10 + y * BOX.down })
   }
-  const width = 20 + (used.length - 1) * BOX.across + BOX.width, height = 20 + Math.max(...heights) * BOX.down
-  const title = `${routers.length} routers between ${at.size} topics; the table below has them`
-  return svg("svg", { class: "graph", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title },
-    routers.map((one) => arrow(one, at.get(one.source), at.get(one.dest))),
-    [...at].map(([name, { x, y }]) => svg("a", { href: `#/topics/${encodeURIComponent(name)}/live` },
-      svg("title", {}, name), svg("rect", { x, y, width: BOX.width, height: BOX.height, rx: 4 }),
-      svg("text", { x: x + 8, y: y + 20 }, short(name, 24)))))
+  return at
 }
 
-function arrow({ router, source, dest }, from, to) {
+// What a topic feeds stands below it.
+function listed(routers, columns) {
+  const at = new Map()
+  function place(name) {
+    if (at.has(name)) return
+    at.set(name, { x: 10 + columns.get(name) * BOX.indent, y: 10 + at.size * (BOX.height + 12) })
+    for (const { source, dest } of routers) if (source === name && columns.get(dest) > columns.get(name)) place(dest)
+  }
+  for (const [name, column] of columns) if (column === 0) place(name)
+  for (const name of columns.keys()) place(name)
+  return at
+}
+
+function arrow({ router, source, dest }, route, from, to) {
+  const { path, tip } = route(from, to)
+  return svg("g", {}, svg("title", {}, `${router}: ${source} to ${dest}`), svg("path", { d: path }), svg("path", { class: "tip", d: tip }))
+}
+
+function curved(from, to) {
   const isBack = to.x <= from.x
   const x1 = from.x + (isBack ? BOX.width / 2 : BOX.width), y1 = from.y + (isBack ? BOX.height : BOX.height / 2)
   const x2 = to.x + (isBack ? BOX.width / 2 : 0), y2 = to.y + (isBack ? BOX.height : BOX.height / 2)
-  const path = isBack ? `M${x1},${y1} C${x1},${y1 + 40} ${x2},${y2 + 40} ${x2},${y2 + 6}` : `M${x1},${y1} C${x1 + 50},${y1} ${x2 - 50},${y2} ${x2 - 6},${y2}`
-  const tip = isBack ? `M${x2},${y2} l-4,8 h8 z` : `M${x2},${y2} l-8,-4 v8 z`
-  return svg("g", {}, svg("title", {}, `${router}: ${source} to ${dest}`), svg("path", { d: path }), svg("path", { class: "tip", d: tip }))
+  if (isBack) return { path: `M${x1},${y1} C${x1},${y1 + 40} ${x2},${y2 + 40} ${x2},${y2 + 6}`, tip: `M${x2},${y2} l-4,8 h8 z` }
+  return { path: `M${x1},${y1} C${x1 + 50},${y1} ${x2 - 50},${y2} ${x2 - 6},${y2}`, tip: `M${x2},${y2} l-8,-4 v8 z` }
+}
+
+// Down from the source's left and to the right; back around the right ends.
+function bent(from, to) {
+  const y = to.y + BOX.height / 2
+  if (to.x > from.x) return { path: `M${from.x + BOX.indent / 2},${from.y + BOX.height / 2} V${y} H${to.x - 6}`, tip: `M${to.x},${y} l-8,-4 v8 z` }
+  const x1 = from.x + BOX.width, x2 = to.x + BOX.width, outer = Math.max(x1, x2) + BOX.indent
+  return { path: `M${x1},${from.y + BOX.height / 2} H${outer} V${y} H${x2 + 6}`, tip: `M${x2},${y} l8,-4 v8 z` }
 }
