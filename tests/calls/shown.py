@@ -18,7 +18,17 @@ NOT_COMPARED = {
     "durable_seq",
     "deadline",
     "updated_ts",
-}  # of the clock, or of the moment
+    "created_ts",
+    "since",
+    "until",
+    "since_ts",
+    "bytes_read",
+    "ready_at",
+    "lease_id",
+    "offset",
+    "idempotency_key",
+    "repeats_until",
+}  # of the clock, or of the moment, or made up by a client
 OF_JOBS = ("deliveries", "priority", "state", "reason", "worker")
 
 

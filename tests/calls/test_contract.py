@@ -126,6 +126,17 @@ OF_STORE: dict[str, list[Given]] = {
     "config": [given("made"), given("absent"), given("a/b")],
     "list": [given(), given("ma"), given("zz"), given(7)],
     "checkpoint": [given()],
+    "why": [
+        given("topic-delete", 1), given("topic-delete", 3), given("queue-nack", 3), given("t", 1), given("t", 99),
+        given("absent", 1), given("a/b", 1), given("t", 0), given("t", -1), given("t", "1"), given("t", 10**30),
+    ],
+    "why_range": [
+        given("topic-delete"), given("topic-delete", 2, to_seq=3), given("topic-delete", 99), given("t", 0, 0),
+        given("topic-read", 0, node="n0", match="t1"), given("topic-read", match=["tag", "Glob", "t*"]),
+        given("absent"), given("a/b"), given("t", -1), given("t", "1"), given("t", 0, -1), given("t", to_seq=1.5),
+        given("t", match="x*"), given("t", match=["tag", "Ne", "x"]), given("t", match=7), given("t", node="n" * 129),
+        given("t", node=7),
+    ],
     "put_schedule": [
         given("s", "t", {"a": [1, 2.5, None]}, cron="0  3 29 2 *", timezone="Europe/Berlin", catch_up="all",
               jitter_ms=10**12, tag="x", node="n", key="k", meta={"m": "v"}, ttl_ms=5),
@@ -179,8 +190,6 @@ OF_CLIENTS = {
     "ready",
     "pressure",
     "keys",
-    "why",
-    "why_range",
     "with_key",
 }  # tests/client/test_asking.py
 
@@ -375,9 +384,7 @@ def test_a_script_of_every_call_gives_the_same(kind: str, tmp_path: Path, expect
 
     assert {name: found[name] for name in found if found[name] != expected[name]} == {}
     assert found.keys() == expected.keys()
-    of_clients = {
-        topics_of(name) for name in ("Sync", "Health", "Ready", "Pressure", "Keys", "Why", "WhyRange")
-    }
+    of_clients = {topics_of(name) for name in ("Sync", "Health", "Ready", "Pressure", "Keys")}
     assert handing.seen == concrete(Call) - of_clients
     made = {f"topic-{name}" for name in OF_TOPIC} | {f"queue-{name}" for name in OF_QUEUE}
     made |= {f"consumers-{name}" for name in OF_CONSUMER}

@@ -336,6 +336,8 @@ class AsyncTopicStore(Located, ABC):
     list = of_store(of_topics.List)
     sync = of_store(of_topics.Sync)
     checkpoint = of_store(of_topics.Checkpoint)
+    why = of_store(of_topics.Why)
+    why_range = of_store(of_topics.WhyRange)
     put_schedule = of_store(of_schedules.Put)
     schedule = of_store(of_schedules.Get)
     schedules = of_store(of_schedules.List)
@@ -370,9 +372,7 @@ class _Items(AsyncIterator[R], Generic[R]):
     """An async generator would end when an item that it waits for is cancelled, and warn when a loop breaks off."""
 
     def __init__(self, store: AsyncTopicStore, stream: of_records.Pageable[R]) -> None:
-        self._store = store
-        self._stream = stream
-        self._reads = stream.reads()
+        self._store, self._stream, self._reads = store, stream, stream.reads()
         self._read: Call[Page] | None = next(self._reads)
         self._here: Iterator[R] = iter(())
         self._is_reading = False

@@ -351,6 +351,8 @@ class TopicStore(Located, ABC):
     list = of_store(of_topics.List)
     sync = of_store(of_topics.Sync)
     checkpoint = of_store(of_topics.Checkpoint)
+    why = of_store(of_topics.Why)
+    why_range = of_store(of_topics.WhyRange)
     put_schedule = of_store(of_schedules.Put)
     schedule = of_store(of_schedules.Get)
     schedules = of_store(of_schedules.List)

@@ -1,6 +1,6 @@
 """The calls on topics, and on a store as a whole: create, configure, state, list, delete, sync, checkpoint.
 
-Those of a server alone come last: health, ready, pressure, keys, why.
+Last come why, and those of a server alone: health, ready, pressure, keys.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from topics.calls.retry import Line, Talk, ask_all
 from topics.codec import why
 from topics.engine.commands import DeleteTopic, PutMode, PutTopic
 from topics.engine.replies import TopicState
-from topics.kernel.checks import flag, seq_number
+from topics.kernel.checks import flag, seq_number, text_bytes
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
-from topics.kernel.limits import Limits
-from topics.log.reads.match import unambiguous
+from topics.kernel.limits import U64_MAX, Limits
+from topics.log.reads.match import parse_match, unambiguous
 
 
 class State(OfTopic, Call[TopicState], frozen=True, eq=False, kw_only=True):
@@ -211,16 +211,21 @@ class Keys(Call[Sequence[messages.KeySummary]], frozen=True, eq=False):
 
 
 class Why(OfTopic, Call[why.Why], frozen=True, eq=False):
-    """What became of one record or job, by a server's log: who put it and when, what took it, what it waits for.
+    """What became of one record or job, by the log: who put it and when, what took it, what it waits for.
 
     How far back the log goes, the answer says itself (`log`).
 
     Raises:
-        Rejected: topic_not_found; throttled: so much of the log is not looked at by a server: `topics why --data`.
+        Rejected: topic_not_found; of a server throttled: so much of the log it does not look at: `topics why --data`.
         Corrupt: what the log would tell is damaged or gone.
     """
 
     seq: int
+
+    def check(self) -> None:
+        check_topic_name(self.topic)
+        if seq_number("seq", self.seq) == 0:
+            raise invalid("seq", "must be a whole number from 1")
 
     def exchange(self, line: Line) -> Talk[why.Why]:
         asked = {"seq": str(seq_number("seq", self.seq))}
@@ -235,7 +240,7 @@ class WhyRange(OfTopic, Call[why.WhyRange], frozen=True, eq=False):
     `next_from_seq` of the answer says where to ask on, if it was too much for one.
 
     Raises:
-        Rejected: as `why`; a bad match.
+        Rejected: as `why`; a bad match; an ephemeral topic, whose records are in no file.
         Corrupt: as `why`.
     """
 
@@ -244,13 +249,22 @@ class WhyRange(OfTopic, Call[why.WhyRange], frozen=True, eq=False):
     node: str = ""
     match: str | Sequence[str] | None = None
 
+    def check(self) -> None:
+        check_topic_name(self.topic)
+        seq_number("from_seq", self.from_seq)
+        if self.to_seq is not None:
+            seq_number("to_seq", self.to_seq)
+        if self.node != "":
+            text_bytes("node", self.node, bytes_max=messages.FORMAT_LIMITS.node_bytes)
+        if (match := unambiguous(self.match)) is not None:
+            parse_match(match, tag_bytes_max=U64_MAX)
+
     def exchange(self, line: Line) -> Talk[why.WhyRange]:
         asked = {"from_seq": str(seq_number("from_seq", self.from_seq))}
         if self.to_seq is not None:
             asked["to_seq"] = str(seq_number("to_seq", self.to_seq))
         if self.node:
             asked["node"] = self.node
-        match = unambiguous(self.match)
-        if match is not None:
+        if (match := self.match) is not None:
             asked["match"] = match if isinstance(match, str) else encode_json("match", list(match)).decode()
         return line.ask("GET", self.path("/why"), messages.read_why_range, query=asked, repeatable=True)

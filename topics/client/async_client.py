@@ -74,8 +74,6 @@ class AsyncClient(AsyncTopicStore):
     ready = of_store(topics.Ready)
     pressure = of_store(topics.Pressure)
     keys = of_store(topics.Keys)
-    why = of_store(topics.Why)
-    why_range = of_store(topics.WhyRange)
 
     def supply(self, queue: Claimant, *, until_empty: bool) -> Supply[Any]:
         if until_empty:

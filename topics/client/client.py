@@ -98,8 +98,6 @@ class Client(TopicStore):
     ready = of_store(topics.Ready)
     pressure = of_store(topics.Pressure)
     keys = of_store(topics.Keys)
-    why = of_store(topics.Why)
-    why_range = of_store(topics.WhyRange)
 
     def supply(self, queue: Claimant, *, until_empty: bool) -> Supply[Any]:
         if until_empty:

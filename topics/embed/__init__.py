@@ -24,4 +24,5 @@ between the two by changing one line (operations 5). Nothing is imported here: a
     rounds_feed   what a watch is told by a store in this process, to a thread
     store         `open` and `Store`: a data directory in the caller's process
     weaver        weaver stores in an embedded store: log and state each in an internal topic of their own
+    why           `why` of a store that is open: how it stands by the engine, and what became of it by the files
 """

@@ -250,6 +250,8 @@ class Store(Findings, TopicStore):
                 self._local.sync()
             case topics.Checkpoint():
                 self._writable_compactor()[0].checkpoint()
+            case topics.Why() | topics.WhyRange():
+                return self._why(call)
             case _:
                 return self._of_definition(call)
         return None
@@ -299,14 +301,22 @@ class Store(Findings, TopicStore):
         self._local.check_open()
         catch_up(self._local, name)
         self._local.let_time_pass(name)
-        with self._local.lock:
-            return self._opened.engine.topic_state(name, touch=touch)
+        return self._look(lambda engine: engine.topic_state(name, touch=touch))
 
     def _list(self, prefix: str) -> Sequence[TopicSummary]:
-        self._local.check_open()
-        with self._local.lock:
-            engine = self._opened.engine
-            return [summary_of(engine.topic_state(name)) for name in engine.names(prefix)]
+        return self._look(
+            lambda engine: [summary_of(engine.topic_state(name)) for name in engine.names(prefix)]
+        )
+
+    def _why(self, call: topics.Why | topics.WhyRange) -> object:
+        from topics.embed.why import answer_of  # with all that reads a log: few ask
+
+        ask = self._look(lambda _: answer_of(self._opened, call))
+        try:
+            return ask()
+        except Corrupt:
+            self._local.check_open()  # `close` takes the files away
+            raise
 
     def _claim(self, call: jobs.Claim) -> list[LeasedRecord]:
         """Jobs whose records are damaged are given up, and left out as those are that have ended since."""

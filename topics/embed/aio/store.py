@@ -244,6 +244,8 @@ class AsyncStore(Findings, AsyncTopicStore):
                 await self._sync()
             case topics.Checkpoint():
                 await runtime.writable_compactor()[0].checkpoint()
+            case topics.Why() | topics.WhyRange():
+                return await self._why(call)
             case _:
                 return await self._of_definition(call)
         return None
@@ -308,6 +310,17 @@ class AsyncStore(Findings, AsyncTopicStore):
         purged = await self._runtime.submit(Purge(topic=call.topic))
         assert isinstance(purged, QueuePurged)
         return purged.purged
+
+    async def _why(self, call: topics.Why | topics.WhyRange) -> object:
+        from topics.embed.why import answer_of  # with all that reads a log: few ask
+
+        self._runtime.check_open()
+        ask = answer_of(self._opened, call)
+        try:
+            return await self._runtime.threads.run(ask)
+        except Corrupt:
+            self._runtime.check_open()  # the end of the block takes the files away
+            raise
 
     async def _end_schedule(self, name: str) -> bool:
         self._runtime.check_open()

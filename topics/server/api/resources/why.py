@@ -6,7 +6,6 @@ files, as `topics why` does beside a server: one request at a time, so much of t
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,17 +13,13 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from topics.audit.why.asking import why as why_one
-from topics.audit.why.asking import why_range
 from topics.audit.why.kept_log import Budget
-from topics.audit.why.standing import Reader, live_of
+from topics.audit.why.standing import Reader
 from topics.audit.why.words import with_words
 from topics.codec.why import Before, Event, LogTold, Part, Standing, Told, Wait, Why, WhyRange
-from topics.host.system import refusals
-from topics.host.system.medium import MEDIUM_ERRNOS
-from topics.kernel.errors import Code, Corrupt, Rejected, invalid
+from topics.embed.why import of_range, of_seq, reader_of
+from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import U64_MAX, WHY_MS_MAX, WHY_WAITING_MAX
-from topics.log.reads.match import parse_match
 from topics.server.api import schemas as s
 from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
@@ -32,40 +27,23 @@ from topics.server.api.routes import Route
 from topics.server.auth.keys import Key
 
 T = TypeVar("T")
-_DIR: Final = "the data directory"
 
 
 async def why(call: HandlerCall) -> Answer:
     """Of one seq, or of a reader's range; with `words`, in sentences too."""
     in_words = call.flag("words", default=False)
-    name, engine = call.topic(), call.runtime.engine
-    now_ms = engine.now_ms()
-    topic = engine.catalog.find(name)
-    if topic is None:
-        raise Rejected(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}", topic=name)
+    name, opened = call.topic(), call.runtime.opened
     if (b"seq" in call.query) == (b"from_seq" in call.query):
         raise invalid("seq", "give seq, of one record or job, or from_seq, of a reader")
-    disk = call.runtime.opened.reader.disk
     found: Why | WhyRange
     budget = partial(_budget, call.site.options.why_log_bytes_max)
     if b"seq" in call.query:
         seq = call.number("seq", default=0, most=U64_MAX)
-        if seq == 0:
-            raise invalid("seq", "must be a whole number from 1")
-        live, cold = live_of(topic, seq, now_ms), call.runtime.opened.cold.store
-        ask = partial(why_one, disk, _DIR, name, seq, now_ms=now_ms, budget=budget, live=live, cold=cold)
-        found = _seen(await _off_the_loop(call, ask), call.key)
+        found = _seen(await _off_the_loop(call, of_seq(opened, name, seq, budget)), call.key)
     else:
         from_seq = call.number("from_seq", default=0, most=U64_MAX)
         to_seq = call.number("to_seq", default=0, most=U64_MAX) or None
-        reader = _reader(call)
-        found = await _off_the_loop(
-            call,
-            partial(
-                why_range, disk, _DIR, name, from_seq, to_seq, now_ms=now_ms, reader=reader, budget=budget,
-                topic_id=topic.topic_id,
-            ),
-        )  # fmt: skip
+        found = await _off_the_loop(call, of_range(opened, name, from_seq, to_seq, _reader(call), budget))
     return call.ok(msgspec.to_builtins(with_words(found) if in_words else found))
 
 
@@ -83,9 +61,7 @@ def _reader(call: HandlerCall) -> Reader:
             asked = msgspec.json.decode(match)
         except (msgspec.DecodeError, RecursionError):
             raise invalid("match", "is neither a tag nor the JSON of a match") from None
-    return Reader(
-        frozenset({node.encode()} - {b""}), parse_match(asked, tag_bytes_max=U64_MAX) if match else None
-    )
+    return reader_of(node.encode(), asked if match else None)
 
 
 async def _off_the_loop(call: HandlerCall, ask: Callable[[], T]) -> T:
@@ -101,14 +77,7 @@ async def _off_the_loop(call: HandlerCall, ask: Callable[[], T]) -> T:
             Code.THROTTLED, "one question of why is answered at a time, and too many wait; ask again later"
         )
     async with limiter:
-        try:
-            return await call.runtime.threads.run(ask)
-        except OSError as error:
-            advice = "; topics fsck says what is damaged" if error.errno in MEDIUM_ERRNOS else ""
-            raise Corrupt(
-                f"the data directory's {refusals.told(error)}{advice}",
-                files=[os.fsdecode(error.filename or "")],
-            ) from error
+        return await call.runtime.threads.run(ask)
 
 
 def _seen(found: Why, key: Key) -> Why:

@@ -1,0 +1,104 @@
+"""`why` of a store that is open: how it stands by the engine, and what became of it by the files (decision 133).
+
+Who asks holds the engine still, and calls what he is given where it may block: it reads files, without the engine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+from topics.audit.why.asking import why as why_one
+from topics.audit.why.asking import why_range
+from topics.audit.why.kept_log import Budget
+from topics.audit.why.standing import Reader, live_of
+from topics.calls import topics
+from topics.codec.why import Why, WhyRange
+from topics.host.system import refusals
+from topics.host.system.medium import MEDIUM_ERRNOS
+from topics.kernel.errors import Code, Corrupt, Rejected, invalid
+from topics.kernel.limits import U64_MAX
+from topics.log.reads.match import parse_match
+from topics.log.topic import Topic
+from topics.store.opened import Opened
+
+T = TypeVar("T")
+_DIR: Final = "the data directory"
+
+
+def answer_of(opened: Opened, call: topics.Why | topics.WhyRange) -> Callable[[], Why | WhyRange]:
+    """What answers a call. The whole log is read, however long it is: who asks waits by himself.
+
+    Raises:
+        Rejected: topic_not_found.
+    """
+    if isinstance(call, topics.Why):
+        return of_seq(opened, call.topic, min(call.seq, U64_MAX))
+    to_seq = min(call.to_seq, U64_MAX) if call.to_seq else None
+    reader = reader_of(call.node.encode(), call.match)
+    return of_range(opened, call.topic, min(call.from_seq, U64_MAX), to_seq, reader)
+
+
+def of_seq(opened: Opened, name: str, seq: int, budget: Callable[[], Budget] = Budget) -> Callable[[], Why]:
+    """Of one record or job.
+
+    Raises:
+        Rejected: invalid_request, topic_not_found.
+    """
+    if seq == 0:
+        raise invalid("seq", "must be a whole number from 1")
+    engine = opened.engine
+    now_ms, live = engine.now_ms(), live_of(_topic(opened, name), seq, engine.now_ms())
+    disk, cold = opened.reader.disk, opened.cold.store
+    return partial(
+        _told,
+        partial(why_one, disk, _DIR, name, seq, now_ms=now_ms, budget=budget, live=live, cold=cold),
+    )
+
+
+def of_range(
+    opened: Opened,
+    name: str,
+    from_seq: int,
+    to_seq: int | None,
+    reader: Reader,
+    budget: Callable[[], Budget] = Budget,
+) -> Callable[[], WhyRange]:
+    """Of each seq that a reader has not got.
+
+    Raises:
+        Rejected: topic_not_found.
+    """
+    now_ms, topic_id = opened.engine.now_ms(), _topic(opened, name).topic_id
+    ask = partial(why_range, opened.reader.disk, _DIR, name, from_seq, to_seq, now_ms=now_ms, reader=reader)
+    return partial(_told, partial(ask, budget=budget, topic_id=topic_id))
+
+
+def reader_of(node: bytes, match: object) -> Reader:
+    """`match`: None, a tag, or the values of a match. Raises `Rejected(invalid_request)`."""
+    wanted = None if match is None else parse_match(match, tag_bytes_max=U64_MAX)
+    return Reader(frozenset({node} - {b""}), wanted)
+
+
+def _topic(opened: Opened, name: str) -> Topic:
+    topic = opened.engine.catalog.find(name)
+    if topic is None:
+        raise Rejected(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}", topic=name)
+    return topic
+
+
+def _told(ask: Callable[[], T]) -> T:
+    """The answer of the files.
+
+    Raises:
+        Corrupt: they cannot be read now.
+    """
+    try:
+        return ask()
+    except OSError as error:
+        advice = "; topics fsck says what is damaged" if error.errno in MEDIUM_ERRNOS else ""
+        raise Corrupt(
+            f"the data directory's {refusals.told(error)}{advice}", files=[os.fsdecode(error.filename or "")]
+        ) from error
