@@ -56,6 +56,14 @@ def test_get_selects(call: Call, arguments: tuple[str, ...], expected: list[int]
     assert data(call("get", "t", "--json", *arguments)) == expected
 
 
+@pytest.mark.parametrize("limit", ["0", "-1", "x", "1.5"])
+def test_get_of_no_records_is_refused_and_prints_none(call: Call, limit: str) -> None:
+    make()
+    answer = call("get", "t", "--json", "--limit", limit)
+    assert (answer.code, answer.out) == (2, b"")
+    assert "--limit" in answer.err
+
+
 def test_get_reads_to_the_head_over_many_pages(call: Call) -> None:
     make(count=2500)
     answer = call("get", "t", "--json", "--account", "--match", "odd")

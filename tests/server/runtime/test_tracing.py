@@ -29,14 +29,15 @@ async def test_a_request_is_a_span_under_the_one_of_its_client():
         await ask(
             site,
             "POST",
-            "/v0/topics/a?x=s3cret",
+            "/v0/topics/a",
             write,
             headers={"traceparent": PARENT, "x-request-id": "r-1"},
         )
         await ask(site, "GET", "/v0/no/such/path/s3cret")
         await ask(site, "MADEUP", "/v0/topics/a")
+        await ask(site, "GET", "/v0/topics?prefix=s3cret")
     tracing.close()
-    _, written, refused, odd = exporter.get_finished_spans()
+    _, written, refused, odd, listed = exporter.get_finished_spans()
 
     assert written.name == "POST /v0/topics/{topic}"
     assert f"{written.context.trace_id:032x}" in PARENT
@@ -63,7 +64,8 @@ async def test_a_request_is_a_span_under_the_one_of_its_client():
     assert written.resource.attributes["service.name"] == "topics"
     assert written.resource.attributes["service.version"] == "1.2.3"
     assert not any(
-        "s3cret" in str(span.attributes) or "private" in str(span.attributes) for span in (written, refused)
+        "s3cret" in str(span.attributes) or "private" in str(span.attributes)
+        for span in (written, refused, listed)
     )
 
 

@@ -66,9 +66,8 @@ class ReadChoice:
 @from_ts_option
 @click.option(
     "--limit",
-    type=click.IntRange(0),
-    default=0,
-    help="At most so many records; 0, the default: all up to the head.",
+    type=click.IntRange(1),
+    help="At most so many records; without it, all up to the head.",
 )
 @match_option
 @click.option(
@@ -81,7 +80,7 @@ class ReadChoice:
 @common_options
 @pass_invocation
 def get(
-    invocation: Invocation, topic: str, limit: int, page: bool, full: bool, as_json: bool, node: tuple[str, ...],
+    invocation: Invocation, topic: str, limit: int | None, page: bool, full: bool, as_json: bool, node: tuple[str, ...],
     account: bool, from_seq: int | None, since: str | None, from_ts: str | None, match: str | None,
 ) -> None:  # fmt: skip
     """Print the records of a topic, in order, up to its head.
@@ -97,11 +96,11 @@ def get(
     with invocation.reading() as store:
         handle = store.topic(topic)
         if page:
-            first = _read(handle, reading, limit=limit)
+            first = _read(handle, reading, limit=limit or 0)
             sys.stdout.buffer.write(first.json() + b"\n")
             return
         sums: dict[str, int] = {}
-        for one in pages(store, handle, reading, limit=limit):
+        for one in pages(store, handle, reading, limit=limit or 0):
             _print_page(one, as_json=as_json, is_full=full)
             for name, count in (attrs.asdict(one.account) if one.account is not None else {}).items():
                 sums[name] = sums.get(name, 0) + count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes
 import attrs
 import msgspec
 
-from topics.kernel.errors import Code, Rejected
+from topics.kernel.errors import Code, Rejected, invalid
 from topics.server.api import events
 from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
@@ -23,6 +23,7 @@ Ended = Callable[[Callable[[], Answer]], None]
 Begin = Callable[[HandlerCall, Ended], bool]
 JSON: Final = "application/json"
 WRITE_ERRORS: Final = (Code.STORAGE_READ_ONLY, Code.DISK_LOW, Code.THROTTLED)
+_SHOWN_MAX: Final = 40  # of a parameter's name
 _ANY: Final = None  # a segment that is a parameter
 
 
@@ -78,6 +79,23 @@ class Route:
     @needs.default
     def _needed(self) -> Scopes:
         return needed(self.scope)
+
+    def check_query(self, names: Collection[bytes]) -> None:
+        """Refuse what no parameter is called: it would change nothing, and who asks means something by it. What answers
+        before recovery takes any: monitors, and proxies on their way, have parameters of their own.
+
+        Raises:
+            Rejected: invalid_request, naming the first of them.
+        """
+        for name in names:
+            text = name.decode("utf-8", "backslashreplace")
+            if text not in self.query and not self.early and not (self.is_stream and text == "token"):
+                known = f"it has {', '.join(sorted(self.query))}" if self.query else "it has none"
+                body = "; fields of the body are no parameters" if self.body is not Body.NONE else ""
+                raise invalid(
+                    text[:_SHOWN_MAX] or "query",
+                    f"is no parameter of {self.method.decode()} {self.path}: {known}{body}",
+                )
 
     @property
     def is_stream(self) -> bool:

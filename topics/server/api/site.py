@@ -144,6 +144,8 @@ class Site(ServerState):
             answered(answer)
 
         try:
+            if call.query:
+                route.check_query(call.query)
             return route.begin(call, ended)
         except TopicsError:
             return False
@@ -167,6 +169,8 @@ class Site(ServerState):
                     body = await encoding.decoded(head, body, admitted.body_max, self._unfolding, unfolded)
             call = HandlerCall(self, head, admitted.params, body, peer, admitted.started, admitted.key)
             del body  # the call's now, to let go of
+            if call.query:
+                route.check_query(call.query)
             answer = await route.handler(call)
             if isinstance(answer.body, Unbounded):
                 counted = CountedStream(self, admitted.key, answer.body.source)

@@ -18,7 +18,7 @@ from topics.engine.commands import DeleteRouter, PutRouter
 from topics.engine.replies import RouterDeleted, RouterPut
 from topics.engine.routers.definitions import check_definition
 from topics.kernel.errors import Code, Rejected
-from topics.kernel.ids import ROUTER_NAME, check_router_name
+from topics.kernel.ids import ROUTER_NAME, check_router_name, check_topic_name
 from topics.kernel.limits import Limits
 from topics.server.api import schemas as s
 from topics.server.api.bodies.fields import ABSENT, decode_form
@@ -97,14 +97,16 @@ async def list_routers(call: HandlerCall) -> Answer:
     """One page of the routers, ascending by name."""
     prefix, after = call.text("prefix"), decode_cursor(call.query.get(b"cursor"))
     size = call.number("page_size", default=PAGE_SIZE_DEFAULT, most=PAGE_SIZE_MAX)
-    desk = call.runtime.engine.routers
-    names = desk.names(
-        prefix, after, size + 1, source=call.text("source") or None, dest=call.text("dest") or None,
-        sees=call.key.sees,
-    )  # fmt: skip
+    desk, source, dest = call.runtime.engine.routers, _side(call, "source"), _side(call, "dest")
+    names = desk.names(prefix, after, size + 1, source=source, dest=dest, sees=call.key.sees)
     listed = b",".join([router_json(desk.state(name)) + b"}" for name in names[:size]])
     cursor = b',"next_cursor":"%b"' % encode_cursor(names[size - 1]).encode() if len(names) > size else b""
     return Answer(200, b'{"routers":[%b]%b%b}' % (listed, cursor, call.performance()))
+
+
+def _side(call: HandlerCall, field: str) -> str | None:
+    name = call.text(field)
+    return check_topic_name(name, field=field) if name else None
 
 
 async def delete_router(call: HandlerCall) -> Answer:
