@@ -26,7 +26,7 @@ def test_an_address_is_scheme_host_port_and_a_path(given: str, url: str, secure:
 
 @pytest.mark.parametrize(
     "given",
-    ["", " ", "127.0.0.1:4000", "localhost", "ftp://x", "http://", "http://x:port", "http://x:99999", "http://x?a=b",
+    ["", " ", "ftp://x", "http://", "http://x:port", "http://x:99999", "http://x?a=b",
      "http://x#y", "http://a b", "http://x\n", "http://x\x00y"],
 )  # fmt: skip
 def test_anything_else_is_refused_with_an_example(given: str) -> None:
@@ -34,6 +34,12 @@ def test_anything_else_is_refused_with_an_example(given: str) -> None:
         assert parse_address(given).url == "http://x"
         return
     with pytest.raises(Rejected, match=r"as in http://127\.0\.0\.1:4000"):
+        Client(given)
+
+
+@pytest.mark.parametrize("given", ["127.0.0.1:4000", "localhost", "host/path"])
+def test_without_a_scheme_it_is_told_with_one(given: str) -> None:
+    with pytest.raises(Rejected, match=f"has no scheme: give http://{given}, or https://"):
         Client(given)
 
 

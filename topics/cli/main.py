@@ -24,7 +24,8 @@ with Guard():
     import click
 
     import topics
-    from topics.cli.core.failure import Failed, near, occupy_standard_streams, quieted, tell_failure
+    from topics.cli.core.failure import Failed, occupy_standard_streams, quieted, tell_failure
+    from topics.cli.core.group import Group
     from topics.cli.core.invocation import Invocation, common_options
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -68,7 +69,7 @@ _COMPLETING: Final = "_TOPICS_COMPLETE"
 _EPILOG: Final = "Try it: topics demo"
 
 
-class Commands(click.Group):
+class Commands(Group):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
@@ -85,14 +86,6 @@ class Commands(click.Group):
         command = getattr(import_module(f"topics.cli.{COMMANDS[cmd_name][0]}"), name)
         assert isinstance(command, click.Command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
-        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            meant = near(args[0], COMMANDS)
-            raise click.UsageError(f"there is no command {args[0]!r}{meant}", ctx=ctx)
-        return super().resolve_command(ctx, args)
 
     def format_commands(
         self,

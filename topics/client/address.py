@@ -43,6 +43,10 @@ def parse_address(given: str) -> Address:
         raise invalid("url", f"{shown} is no URL{why}; give it {_FORM}") from None
     if "@" in parts.netloc:
         raise invalid("url", "holds a user or password; a key comes from TOPICS_API_KEY or a file of its own")
+    if "://" not in text and not may_hold_secret:
+        raise invalid(
+            "url", f"{shown} has no scheme: give http://{text[:80]}, or https:// where the server has TLS"
+        )
     if parts.scheme not in _PORTS or not parts.hostname:
         raise invalid("url", f"{shown} is not a server's URL; give it {_FORM}")
     if parts.query or parts.fragment:

@@ -107,6 +107,7 @@ def test_the_server_of_the_directory_reads_its_keys_again(call: Call, tmp_path: 
         server.ready()
         second = call("key", "new", "second", "--scopes", "read", *file)
         assert f"told the server of data (process {server.pid}) to read its keys again" in second.err
+        assert "it asks for them if it was started with --api-keys-file keys" in second.err
         assert server.until("keys.reloaded")["keys"] == 2
         bearer = {"Authorization": f"Bearer {second.text.strip()}"}
         assert server.ask("GET", "/v0/topics", **bearer)[0] == 200
@@ -116,4 +117,8 @@ def test_the_server_of_the_directory_reads_its_keys_again(call: Call, tmp_path: 
         assert server.ask("GET", "/v0/topics", Authorization=f"Bearer {first}")[0] == 200
         server.stop()
     told = call("key", "new", "third", *file).err
-    assert "no server of data is known here: send SIGHUP to the one that has this file" in told
+    assert (
+        "no server of data runs here: start one with --api-keys-file keys, for only then it asks for keys"
+        in told
+    )
+    assert "SIGHUP" in told

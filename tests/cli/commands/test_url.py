@@ -139,7 +139,7 @@ def test_a_server_that_is_not_there_is_said_in_one_line(call: Call, command: tup
 @pytest.mark.parametrize(
     ("url", "code", "words"),
     [
-        ("127.0.0.1:4000", 2, "a server's URL, as in http://127.0.0.1:4000"),
+        ("127.0.0.1:4000", 2, "give it with its scheme: http://127.0.0.1:4000, or https://"),
         ("ftp://x", 2, "a server's URL"),
         ("http://x?key=1", 2, "a server's URL"),
     ],

@@ -222,7 +222,9 @@ def test_a_relative_directory_in_a_named_file_is_relative_to_the_file(
     ("toml", "message"),
     [
         ("wal_shard = 1", "topics.toml: there is no setting 'wal_shard'; did you mean wal_shards"),
-        ("zebra = 1", "there is no setting 'zebra'; known are data, wal_shards"),
+        ("zebra = 1", "there is no setting 'zebra'; topics config show --defaults lists all\n"),
+        ('url = "ftp://x"', "url: 'ftp://x' is not allowed; give a server's URL, as in http://127.0.0.1:4000"),
+        ('url = "localhost:4000"', "give it with its scheme: http://localhost:4000, or https:// where"),
         ("wal_shards = 65", "topics.toml: wal_shards: 65 is not allowed; give a whole number from 1 to 64"),
         ("wal_shards = true", "wal_shards: True is not allowed"),
         ("sync_interval_ms = 1.5", "sync_interval_ms: 1.5 is not allowed"),
@@ -253,6 +255,13 @@ def test_a_bad_file_refuses_to_start_naming_the_key(
     assert answer.code == 2
     assert message in answer.err
     assert len(answer.err.splitlines()) == 1
+
+
+def test_the_defaults_are_listed_whatever_is_set_wrongly(call: Call, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "topics.toml").write_text("zebra = 1\n")
+
+    assert call("config", "show").code == 2
+    assert shown(call, "--defaults")["wal_shards"][1] == "default"
 
 
 @pytest.mark.rule("O3.4")

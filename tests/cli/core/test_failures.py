@@ -34,6 +34,24 @@ def test_a_command_nobody_knows_and_one_that_was_perhaps_meant(call: Call) -> No
         2,
         "topics: there is no command 'pt'; did you mean put? (see topics --help)",
     )
+
+
+@pytest.mark.rule("O2.24")
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("watch t", "'watch'; did you mean tail? (see topics --help)"),
+        ("start", "'start'; did you mean serve?"),  # not state, which is spelt nearly so
+        ("router create r", "'router create'; did you mean put? (see topics router --help)"),
+        ("key delete k", "'key delete'; did you mean revoke?"),
+        ("schedule shwo", "'schedule shwo'; did you mean show?"),
+        ("config zebra", "'config zebra'; config has show (see topics config --help)"),
+    ],
+)
+def test_a_command_that_is_called_otherwise_elsewhere_is_named(call: Call, typed: str, told: str) -> None:
+    answer = call(*typed.split())
+    assert answer.code == 2
+    assert one_line(answer).startswith(f"topics: there is no command {told}")
     assert call("nonsense").code == 2
     assert call("ls", "--nope").code == 2
 

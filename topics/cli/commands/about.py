@@ -9,13 +9,14 @@ import click
 
 import topics
 from topics.cli.core.failure import Failed
+from topics.cli.core.group import Group
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.terminal import json_line, print_table
 
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def config(ctx: click.Context) -> None:
     """The settings of this machine and directory."""
@@ -24,17 +25,18 @@ def config(ctx: click.Context) -> None:
 
 
 @config.command()
+@click.option("--defaults", is_flag=True, help="Each as it is if nobody sets it.")
 @json_option
 @common_options
 @pass_invocation
-def show(invocation: Invocation, as_json: bool) -> None:
+def show(invocation: Invocation, defaults: bool, as_json: bool) -> None:
     """Print each setting, its value, and where it came from.
 
     A flag is stronger than TOPICS_* in the environment, that than topics.toml, that than the default.
     """
-    from topics.cli.config.settings import TABLE
+    from topics.cli.config.settings import TABLE, by_default
 
-    settings = invocation.settings
+    settings = by_default() if defaults else invocation.settings  # of those, one may be wrong
     if as_json:
         shown = {
             key: {"value": TABLE[key].told(value.value), "source": value.source}

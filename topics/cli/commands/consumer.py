@@ -11,6 +11,7 @@ import msgspec
 from topics.cli.commands.read import from_option, from_ts_option, read_choice, since_option
 from topics.cli.completion.types import CONSUMER, TOPIC
 from topics.cli.core.failure import USAGE, Failed
+from topics.cli.core.group import Group
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import moment
 from topics.cli.io.terminal import json_line, print_table
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from topics.engine.replies import ConsumerState
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group, no_args_is_help=False)
 def consumer() -> None:
     """Look after durable consumers: positions in a topic, kept by name for those who read it."""
 

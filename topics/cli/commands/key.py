@@ -15,6 +15,7 @@ import attrs
 import click
 
 from topics.cli.core.failure import USAGE, Failed, near, say
+from topics.cli.core.group import Group
 from topics.cli.core.invocation import Invocation, json_option, local_options, pass_invocation
 from topics.cli.io.quantities import counted
 from topics.cli.io.terminal import json_line, print_table
@@ -28,7 +29,7 @@ _OPTION: Final = "--api-keys-file"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group, no_args_is_help=False)
 def key() -> None:
     """Make, list and revoke the keys that a server asks for.
 
@@ -93,7 +94,7 @@ def new(
             "topics: ",
             colour="cyan",
         )
-    _tell_server(invocation.settings.data)
+    _tell_server(invocation.settings.data, keys.path)
 
 
 @key.command()
@@ -143,7 +144,7 @@ def revoke(invocation: Invocation, which: str, file: str | None) -> None:
         f"revoked the key{name} ({found[0].id}); {keys.path} has {counted(len(keys.keys), 'key')} left",
         "topics: ",
     )
-    _tell_server(invocation.settings.data)
+    _tell_server(invocation.settings.data, keys.path)
 
 
 def _opened(invocation: Invocation, given: str | None, *, create: bool = False) -> KeyFile:
@@ -163,14 +164,22 @@ def _opened(invocation: Invocation, given: str | None, *, create: bool = False) 
     return KeyFile(Path(named))
 
 
-def _tell_server(root: Path) -> None:
+def _tell_server(root: Path, file: Path) -> None:
     """Have the server of the directory read its keys again, if there is one here."""
     pid = _server_of(root)
     if pid is None:
-        say(f"no server of {root} is known here: send SIGHUP to the one that has this file", "topics: ")
+        say(
+            f"no server of {root} runs here: start one with {_OPTION} {file}, for only then it asks for keys; one that"
+            " has the file reads it again at SIGHUP",
+            "topics: ",
+        )
         return
     os.kill(pid, signal.SIGHUP)
-    say(f"told the server of {root} (process {pid}) to read its keys again", "topics: ")
+    say(
+        f"told the server of {root} (process {pid}) to read its keys again: it asks for them if it was started with"
+        f" {_OPTION} {file}",
+        "topics: ",
+    )
 
 
 def _server_of(root: Path) -> int | None:

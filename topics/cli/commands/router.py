@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from topics.cli.completion.types import ROUTER, TOPIC
+from topics.cli.core.group import Group
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.terminal import json_line, print_table
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from topics.calls.definitions.routers import Router
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group, no_args_is_help=False)
 def router() -> None:
     """Copy what comes into one topic into another.
 

@@ -12,6 +12,7 @@ import click
 
 from topics.cli.completion.types import SCHEDULE, TOPIC
 from topics.cli.core.failure import asked_ms
+from topics.cli.core.group import Group
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import moment
 from topics.cli.io.terminal import json_line, print_table
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 COMING_DEFAULT: Final = 5
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group, no_args_is_help=False)
 def schedule() -> None:
     """Append records when their time comes.
 

@@ -155,7 +155,7 @@ def _end_with_stdin() -> None:
 
 def _tell(url: str, settings: Settings, *, memory: bool) -> None:
     """Where everything is. Nobody there to read it is no reason to fail."""
-    where = "in memory; it ends with the server" if memory else str(settings.data)
+    where = "in memory; it ends with the server" if memory else str(settings.data.absolute())
     try:
         click.echo(
             f"topics {topics.__version__}\n  URL        {url}\n  dashboard  {url}/\n  data       {where}"

@@ -28,6 +28,7 @@ from topics.cli.commands.directory.check import (
 )
 from topics.cli.completion.types import TOPIC
 from topics.cli.core.failure import Failed, say
+from topics.cli.core.group import Group
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.paths import PathName, cannot_write
 from topics.cli.io.quantities import counted
@@ -48,7 +49,7 @@ _MASTER: Final = click.option(
 _CONF: Final = click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark.")
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group, no_args_is_help=False)
 def spark() -> None:
     """Validate, report and export by Spark."""
 

@@ -69,6 +69,14 @@ class Setting:
                 return f"one of {', '.join(self.choices)}"
         return str(self.kind.value)
 
+    def wanted(self, given: object) -> str:
+        """What to give in place of a value that is refused."""
+        if self.kind is SettingKind.URL and isinstance(given, str) and "://" not in given:
+            with_scheme = f"http://{given}"
+            if _URL.fullmatch(with_scheme):
+                return f"it with its scheme: {with_scheme}, or https:// where the server has TLS"
+        return self.allowed
+
     def from_text(self, text: str) -> Any:
         """As a flag or the environment has it. Raises ValueError."""
         match self.kind:

@@ -282,6 +282,11 @@ class Settings:
             raise _bad(refused.message) from None
 
 
+def by_default() -> Settings:
+    """As they are if nobody sets one."""
+    return Settings({key: Value(setting.default, "default") for key, setting in TABLE.items()})
+
+
 def load(
     flags: Mapping[str, str],
     environment: Mapping[str, str] = os.environ,
@@ -296,7 +301,7 @@ def load(
     Raises:
         Failed: an unknown key, a bad value, an unreadable file.
     """
-    values = {key: Value(setting.default, "default") for key, setting in TABLE.items()}
+    values = dict(by_default().values)
     values |= _from_file(
         file or environment.get(FILE_VARIABLE) or None, named_by="--settings" if file else FILE_VARIABLE
     )
@@ -341,7 +346,7 @@ def _from_file(named: str | None, *, named_by: str) -> dict[str, Value]:
             values[key] = Value(setting.from_toml(value, path.parent), str(path))
         except ValueError:
             raise _bad(
-                f"{path}: {key}: {setting.quoted(value)} is not allowed; give {setting.allowed}"
+                f"{path}: {key}: {setting.quoted(value)} is not allowed; give {setting.wanted(value)}"
             ) from None
     return values
 
@@ -366,7 +371,7 @@ def _from_text(setting: Setting, text: str, *, source: str) -> Any:
     except Malformed as malformed:
         raise _bad(f"{source}: {malformed}") from None
     except ValueError:
-        raise _bad(f"{source}: {setting.quoted(text)} is not allowed; give {setting.allowed}") from None
+        raise _bad(f"{source}: {setting.quoted(text)} is not allowed; give {setting.wanted(text)}") from None
 
 
 def _check_pairs(values: Mapping[str, Value]) -> None:
@@ -379,7 +384,7 @@ def _check_pairs(values: Mapping[str, Value]) -> None:
 
 
 def _perhaps(name: str, names: Mapping[str, Setting]) -> str:
-    return near(name, names).removeprefix("; ") or f"known are {', '.join(names)}"
+    return f"{near(name, names).removeprefix('; ')} topics config show --defaults lists all".lstrip()
 
 
 def _bad(message: str) -> Failed:

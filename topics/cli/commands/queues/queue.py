@@ -13,6 +13,7 @@ import click
 from topics.cli.commands.queues.leases import ack, claim, extend, nack
 from topics.cli.completion.types import QUEUE, TOPIC
 from topics.cli.core.failure import USAGE, Failed, asked_ms, say
+from topics.cli.core.group import Group
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import counted, moment
 from topics.cli.io.terminal import is_terminal, json_line, print_table
@@ -30,7 +31,7 @@ _MOVE_S: Final = 5.0
 _TELL_S: Final = 10.0  # between two lines of progress where nobody sees one change
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group, no_args_is_help=False)
 def queue() -> None:
     """Look after job queues.
 

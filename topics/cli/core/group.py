@@ -1,0 +1,49 @@
+"""A group of commands that says what was perhaps meant, where a word is none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from topics.cli.core.failure import near
+
+_MOST: Final = 3
+# Words of one meaning, by which others call what we do.
+_ALIKE: Final = (
+    frozenset("new create add make put set register".split()),
+    frozenset("ls list all".split()),
+    frozenset("rm delete del remove drop destroy revoke end".split()),
+    frozenset("show get describe info status state inspect".split()),
+    frozenset("tail watch follow subscribe consume stream".split()),
+    frozenset("put write append publish produce push send add".split()),
+    frozenset("get read fetch cat show".split()),
+    frozenset("configure set alter update edit".split()),
+    frozenset("serve start run server up".split()),
+    frozenset("work worker workers".split()),
+    frozenset("fsck check validate".split()),
+)
+
+
+class Group(click.Group):
+    """`topics GROUP COMMAND`, and the whole `topics COMMAND`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
+            word, rest = args[0], ""
+            if ctx.parent is not None:  # of a group there are few: all are named
+                word, rest = f"{ctx.info_name} {word}", f"; {ctx.info_name} has {', '.join(known)}"
+            said = f"there is no command {word!r}{meant(args[0], known) or rest}"
+            raise click.UsageError(said, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+
+def meant(word: str, known: Sequence[str]) -> str:
+    """`; did you mean …?`: what is called so elsewhere, or is spelt nearly so. Or nothing."""
+    alike = {other for words in _ALIKE if word in words for other in words}
+    found = [name for name in known if name in alike][:_MOST]
+    return f"; did you mean {' or '.join(found)}?" if found else near(word, known)
