@@ -239,3 +239,9 @@ def test_half_of_a_surrogate_pair_at_the_end_is_not_called_a_truncated_text(text
     with pytest.raises(Rejected) as refused:
         check_json(text)
     assert why in refused.value.message
+
+
+@pytest.mark.parametrize("text", [b"", b" ", b"\r\n"])
+def test_a_text_that_is_empty_is_called_that(text: bytes) -> None:
+    with pytest.raises(Rejected, match="body: is empty: JSON is expected"):
+        check_json(text)

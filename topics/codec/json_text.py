@@ -60,6 +60,8 @@ def check_json(body: bytes, *, field: str = "body") -> None:
     except RecursionError:
         raise _too_deep(field) from None
     except msgspec.DecodeError as error:
+        if not body.strip():
+            raise invalid(field, "is empty: JSON is expected") from None
         half = _HALF_PAIR.search(body) if str(error) == _TRUNCATED else None
         what = error if half is None else f"half of a surrogate pair (byte {half.start()})"
         raise invalid(field, f"is not JSON: {what}") from None

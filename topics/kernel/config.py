@@ -156,6 +156,10 @@ def parse_config(given: Mapping[str, Any], *, record_bytes_max: int = 1 * MIB) -
 
 
 def unknown_field(name: str) -> Rejected:
+    if name == "config":
+        return invalid(
+            "config.config", "unknown field: the fields stand at the top, with no config around them"
+        )
     return invalid(f"config.{name}", f"unknown field; known are {', '.join(FIELDS)}")
 
 

@@ -111,6 +111,17 @@ def test_a_bad_line_is_named_with_what_is_stored_before_it(
     assert len(stored(call, "t")) == 2
 
 
+def test_what_is_stored_is_said_before_a_refusal_that_wrote_nothing(call: Call) -> None:
+    call("create", "t", "cap_records=4", "discard=reject")
+    answer = call("put", "t", "--batch", "2", stdin=b"1\n2\n3\n4\n5\n6\n7\n")
+
+    assert answer.code == 1
+    begun, _, rest = answer.err.partition(", and then: ")
+    assert begun == "topics: 4 records stored (seqs 1\u20134), up to line 4"
+    assert rest.startswith("topic 't' is full")
+    assert rest.endswith("; go on with --from-line 5\n")
+
+
 def test_after_a_bad_line_it_goes_on_where_it_stopped(call: Call) -> None:
     call("put", "t", stdin=b"1\n2\n{bad\n4\n")
     answer = call("put", "t", "--from-line", "3", stdin=b"1\n2\n3\n4\n")

@@ -210,11 +210,14 @@ def test_what_cannot_be_read_is_said_in_one_line(
 def test_a_position_of_another_topic_is_said_to_be_that_and_nothing_that_follows_is_called_lost(
     call: Call, command: list[str]
 ) -> None:
-    anew = "\u2205 [recreated] the position is not of this topic as it is now, which is read from its beginning; "
+    anew = (
+        "\u2205 [recreated] 99 is beyond the head ({}), so it is not of this topic as it is now, "
+        "which is read from its beginning; "
+    )
     call("create", "t", "cap_records=2")
-    assert call(*command, "t", "--from", "99").text == f"{anew}it is empty\n"
+    assert call(*command, "t", "--from", "99").text == f"{anew.format(0)}it is empty\n"
     call("put", "t", stdin=b"1\n2\n3\n")
     first, *records = call(*command, "t", "--from", "99").text.splitlines()
 
-    assert first == f"{anew}what does not follow of seqs 1\u20133 is gone"
+    assert first == f"{anew.format(3)}what does not follow of seqs 1\u20133 is gone"
     assert [line.split()[0] for line in records] == ["2", "3"]

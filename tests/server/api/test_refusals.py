@@ -48,6 +48,30 @@ async def test_what_is_wrong_is_400_before_what_is_absent_is_404(method, target,
         assert field is None or error["detail"]["field"] == field
 
 
+@pytest.mark.parametrize(
+    ("method", "body", "message"),
+    [
+        ("POST", b" \n", 'body: is empty: a write is {"records": [{"data": 1}, …]}'),
+        ("POST", {"data": 1}, 'records: is missing: a write is {"records": [{"data": 1}, …]}'),
+        ("POST", ONE, 'body: must be an object, not list: a write is {"records": [{"data": 1}, …]}'),
+        ("POST", {"records": {"data": 1}}, "records: must be a list, not dict: a write is"),
+        ("POST", {"records": [7]}, "records[0]: must be an object, not int"),
+        ("PUT", b" ", "body: is empty: JSON is expected"),
+        (
+            "PUT",
+            {"config": {}},
+            "config.config: unknown field: the fields stand at the top, with no config around",
+        ),
+    ],
+)
+async def test_a_body_of_another_form_hears_which_one_it_has(method, body, message):
+    async with open_site() as site:
+        answer = await ask(site, method, ABSENT, body)
+
+    assert answer.status == 400
+    assert fields_of(answer)["error"]["message"].startswith(message)
+
+
 NOT_BUILT = [
     ({"replicated": True}, "config.replicated", "not built yet"),
     ({"type": "queue", "dead_letter": "t"}, "config.dead_letter", "is this topic itself"),

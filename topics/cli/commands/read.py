@@ -100,8 +100,10 @@ def get(
             sys.stdout.buffer.write(first.json() + b"\n")
             return
         sums: dict[str, int] = {}
+        asked = start.from_seq
         for one in pages(store, handle, reading, limit=limit or 0):
-            _print_page(one, as_json=as_json, is_full=full)
+            _print_page(one, as_json=as_json, is_full=full, asked=asked)
+            asked = 0
             for name, count in (attrs.asdict(one.account) if one.account is not None else {}).items():
                 sums[name] = sums.get(name, 0) + count
         if account:
@@ -153,6 +155,7 @@ def tail(
     start = attrs.evolve(read_choice(from_seq=from_seq, since=since), match=parse_match(match))
     names = list(dict.fromkeys(topics))
     printer = _Printer(names, as_json=as_json, is_full=full)
+    printer.asked = start.from_seq
     with invocation.reading() as store:
         last = TAIL_DEFAULT if lines is None else lines
         handles = list(map(store.topic, names))
@@ -168,6 +171,7 @@ def tail(
             for stream in streams:
                 consumed.passed(stream.topic.name, stream.position["from_seq"])
             consumed.commit()
+        printer.asked = 0
         if not no_follow:
             _follow(streams, printer, consumed, match=start.match, store=store)
 
@@ -257,14 +261,15 @@ def _read(topic: Topic, reading: ReadChoice, *, limit: int, bytes_max: int = 0) 
     )  # fmt: skip
 
 
-def _print_page(page: Page, *, as_json: bool, is_full: bool) -> None:
+def _print_page(page: Page, *, as_json: bool, is_full: bool, asked: int) -> None:
     from topics.cli.io.lines import items, json_line, text_line
 
     if as_json:
         sys.stdout.buffer.write(b"".join(map(json_line, items(page))))
         return
     pen = TerminalStyle(sys.stdout)
-    sys.stdout.buffer.write(b"".join(text_line(item, pen, is_full=is_full) for item in items(page)))
+    lines = (text_line(item, pen, is_full=is_full, asked=asked) for item in items(page))
+    sys.stdout.buffer.write(b"".join(lines))
 
 
 def _print_account(sums: dict[str, int], *, as_json: bool) -> None:
@@ -314,6 +319,7 @@ class _Printer:
         self.widest = max(map(len, names))
         self.as_json = as_json
         self.is_full = is_full
+        self.asked = 0  # from which seq, of no epoch, the user wants to read, until that is read
         self.pen = TerminalStyle(sys.stdout)
 
     def write(self, name: str, found: list[Item]) -> None:
@@ -323,5 +329,7 @@ class _Printer:
             lines = [json_line(item, name if self.is_named else None) for item in found]
         else:
             shown = name.ljust(self.widest) if self.is_named else None
-            lines = [text_line(item, self.pen, shown, is_full=self.is_full) for item in found]
+            lines = [
+                text_line(item, self.pen, shown, is_full=self.is_full, asked=self.asked) for item in found
+            ]
         sys.stdout.buffer.write(b"".join(lines))

@@ -25,6 +25,7 @@ from topics.kernel.limits import MIB
 if TYPE_CHECKING:
     from topics.calls.blocking import Topic, TopicStore
     from topics.engine.replies import Appended
+    from topics.kernel.errors import TopicsError
 
 BATCH_DEFAULT: Final = 500
 BATCH_BYTES_MAX: Final = 8 * MIB  # and one record more
@@ -223,7 +224,7 @@ def _watched(putting: Putting) -> None:
 
 
 def _failure(putting: Putting, error: BaseException | None) -> BaseException | None:
-    from topics.kernel.errors import Rejected, TopicsError
+    from topics.kernel.errors import TopicsError
 
     stored = (
         f"{counted(putting.stored, 'record')} stored before it" if putting.stored else "nothing is stored"
@@ -242,12 +243,24 @@ def _failure(putting: Putting, error: BaseException | None) -> BaseException | N
             stored += f": with a whole file go on with --from-line {putting.next_place}"
         return Failed(f"{error}; {stored}", code=error.code)
     if isinstance(error, TopicsError):
-        if not isinstance(error, Rejected) and getattr(error, "sent", True):
-            stored += ", and whether the last batch is there too cannot be told"
-        failure = Failed(f"{error.message}; {stored}", code=code_of(error))
+        failure = Failed(_broken_off(putting, error), code=code_of(error))
         failure.__cause__ = error
         return failure
     return error
+
+
+def _broken_off(putting: Putting, error: TopicsError) -> str:
+    """What is stored comes first: an error that says "nothing was written" is about what follows."""
+    from topics.kernel.errors import Rejected
+
+    is_unknown = not isinstance(error, Rejected) and getattr(error, "sent", True)
+    unknown = "whether the batch behind it is stored cannot be told" if is_unknown else ""
+    if not putting.stored:
+        return f"{error.message}; {unknown or 'nothing is stored'}"
+    unit, next_place = putting.rules.unit, putting.next_place
+    again = "run it again" if putting.rules.idempotency_key else f"go on with --from-line {next_place}"
+    begun = f"{counted(putting.stored, 'record')} stored{_seqs(putting)}, up to {unit} {next_place - 1}"
+    return f"{begun}, and then: {error.message}; {unknown or again}"
 
 
 def _seqs(putting: Putting) -> str:

@@ -50,10 +50,12 @@ def job_line(job: Record, told: dict[str, object]) -> bytes:
     return json_line(job)[:-2] + b"," + msgspec.json.encode(told)[1:] + b"\n"
 
 
-def text_line(item: Item, pen: TerminalStyle, topic: str | None = None, *, is_full: bool = False) -> bytes:
-    """One line for people."""
+def text_line(
+    item: Item, pen: TerminalStyle, topic: str | None = None, *, is_full: bool = False, asked: int = 0
+) -> bytes:
+    """One line for people. `asked`: as of `gap_text`."""
     if isinstance(item, Gap):
-        plain = gap_text(item)
+        plain = gap_text(item, asked)
         painted = pen.paint(plain, "red", bold=True)
     else:
         plain, painted = _record(item, pen)
@@ -68,12 +70,15 @@ def text_line(item: Item, pen: TerminalStyle, topic: str | None = None, *, is_fu
     return f"{painted}\n".encode(errors="backslashreplace")
 
 
-def gap_text(gap: Gap) -> str:
-    """A tombstone in words."""
+def gap_text(gap: Gap, asked: int = 0) -> str:
+    """A tombstone in words. `asked`: from which seq, of no epoch, somebody wanted to read."""
     gone = seqs(gap.gap_from, gap.gap_to)
     if gap.reason is Reason.RECREATED:  # what is there of this range follows
         left = "it is empty" if gap.gap_to < gap.gap_from else f"what does not follow of {gone} is gone"
-        anew = "the position is not of this topic as it is now, which is read from its beginning"
+        where = (
+            "the position" if asked <= gap.head_seq else f"{asked} is beyond the head ({gap.head_seq}), so it"
+        )
+        anew = f"{where} is not of this topic as it is now, which is read from its beginning"
         return f"\u2205 [recreated] {anew}; {left}"
     why = _WHY[gap.reason.value]
     return f"\u2205 LOST {gone} [{gap.reason.value}] {counted(gap.missed_estimate, 'record')}: {why}"

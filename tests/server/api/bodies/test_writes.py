@@ -152,6 +152,11 @@ def test_a_bad_body_is_refused_by_the_name_of_its_field(body: bytes, field: str)
     assert refused.value.detail["field"] == field
 
 
+def test_no_body_at_all_is_told_what_a_write_is():
+    with pytest.raises(Rejected, match='body: is empty: a write is {"records": '):
+        decode(b"")
+
+
 @pytest.mark.rule("H1.5")
 @pytest.mark.parametrize("place", ["data", "unknown"])
 def test_nesting_is_bounded_wherever_it_is(place: str):

@@ -37,6 +37,7 @@ _WORDS: Final = {
     "bool": "true or false",
     "str": "a string",
     "str | array": "a name or a list of names",
+    "array": "a list",
     "object": "an object",
 }
 _TYPES: Final = {"array": "list", "object": "dict", "null": "NoneType"}  # as the embedded store says it
@@ -84,7 +85,7 @@ def refusal_of(error: msgspec.DecodeError | UnicodeDecodeError, text: bytes, *, 
     unknown = _UNKNOWN.fullmatch(what)
     if unknown is not None:
         return invalid(f"{name}.{unknown[1][:IGNORED_CHARS_MAX]}".lstrip("."), _UNKNOWN_WORDS)
-    return invalid(_INDEX.sub("", name) or field, _in_words(what))
+    return invalid(_INDEX.sub("", name) or field, in_words(what))
 
 
 def field_names(decoder: msgspec.json.Decoder[Any]) -> tuple[str, ...]:
@@ -197,7 +198,7 @@ class ClosedForm:
         return {name: plain_value(name, raw) for name, raw in values if raw is not ABSENT}
 
 
-def _in_words(message: str) -> str:
+def in_words(message: str) -> str:
     """A decoder's message as the embedded store would put it."""
     expected = _EXPECTED.fullmatch(message)
     if expected is None or expected[1] not in _WORDS:

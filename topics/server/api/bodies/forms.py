@@ -17,8 +17,15 @@ from topics.kernel.errors import invalid
 from topics.kernel.limits import JSON_DEPTH_MAX
 from topics.server.api import schemas as s
 from topics.server.api.bodies.envelope import enveloped
-from topics.server.api.bodies.fields import IGNORED_MAX, OpenForm, field_names, what_is_wrong
+from topics.server.api.bodies.fields import (
+    IGNORED_MAX,
+    OpenForm,
+    field_names,
+    in_words,
+    what_is_wrong,
+)
 
+_EXPECTED: Final = 'a write is {"records": [{"data": 1}, …]}'
 _NO_META: Final = msgspec.Raw(b"")
 NO_CONFIG: Final = msgspec.Raw(b"null")  # `Raw | None` would take nothing but null
 
@@ -132,9 +139,12 @@ class WriteForms:
         except RecursionError:
             raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            check_json(body or b"{}")  # is it JSON at all?
+            if not body.strip():
+                raise invalid("body", f"is empty: {_EXPECTED}") from None
+            check_json(body)  # is it JSON at all?
             field, what = what_is_wrong(str(error))
-            raise invalid(field or "body", what) from None
+            expected = f": {_EXPECTED}" if field in ("", "records") else ""
+            raise invalid(field or "body", f"{in_words(what)}{expected}") from None
 
     def ignored(self, body: bytes, write: AnyWriteIn) -> Sequence[str]:
         """Names that nobody knows, of a write that is well-formed and not too large: its own, then those of its
