@@ -211,6 +211,15 @@ class TestBeginning:
         assert server.read("t") == [1, 2]
         server.stop()
 
+    def test_a_disk_that_is_low_is_told_before_anybody_writes(self, start):
+        server = start("--data", "data", "--set", f"min_free_bytes={2**62}").ready()
+        low = server.until("disk.low")
+
+        assert (low["level"], low["shard"]) == ("warning", 0)
+        assert "writes are refused: data/wal/gen-0/shard-00 has not enough disk space" in low["why"]
+        assert "lower min_free_bytes" in low["why"]
+        server.stop()
+
 
 class TestRefusingToStart:
     def refused(self, server: Process) -> tuple[int, str]:

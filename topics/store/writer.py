@@ -94,7 +94,7 @@ class ShardWriter:
         self.next_file_changes = False  # it is being made, or begun: never both at once, it is one file
         self._settled = 0
         self._where = where
-        self._shortage: Shortage | None = None
+        self.shortage: Shortage | None = None
         self._min_free_bytes = min_free_bytes
         self._free = Free(0, 0)
         self._forget_boot = forget_boot
@@ -189,7 +189,7 @@ class ShardWriter:
                 yield Blocking(partial(run, self.disk, self.wal.reserve(size)))
             except OSError as error:  # appends are refused until it can be had (storage 3)
                 self.disk_low = True
-                self._shortage = self._shortage or self._not_reserved(size, error)
+                self.shortage = self.shortage or self._not_reserved(size, error)
                 return False
             self.wal.reserved(size)
             return True
@@ -336,8 +336,8 @@ class ShardWriter:
         counts, too: without room there no checkpoint gives any space back.
         """
         size = self.wal.wanted_reserve(needed)
-        self._shortage = self._too_little(self._free, size or 0)
-        self.disk_low = self._shortage is not None
+        self.shortage = self._too_little(self._free, size or 0)
+        self.disk_low = self.shortage is not None
         self._tell_space()
         if not self.disk_low:
             return size
@@ -354,7 +354,7 @@ class ShardWriter:
         room = self.wal.room()
         if self.disk_low:
             room = min(room, self.engine.limits.wal_reserve)
-        self.engine.space(self.shard, room, self._shortage)
+        self.engine.space(self.shard, room, self.shortage)
 
     def _too_little(self, free: Free, size: int) -> Shortage | None:
         """What lacks for a next file of `size` bytes, and beside it."""

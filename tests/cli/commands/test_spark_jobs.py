@@ -6,6 +6,7 @@ import pytest
 
 from topics.cli.commands.spark_jobs import source_options
 from topics.cli.core.invocation import Invocation
+from topics.cli.main import main
 from topics.kernel.errors import Rejected
 
 
@@ -52,3 +53,19 @@ def test_a_server_is_reached_by_the_key_and_the_certificates_that_the_flags_name
     assert options_of(monkeypatch, tmp_path, url="http://localhost:1")["token"] == "another"
     with pytest.raises(Rejected, match="nowhere cannot be read"):
         options_of(monkeypatch, tmp_path, **{**flags, "api_key_file": str(tmp_path / "nowhere")})
+
+
+def test_what_is_no_data_directory_is_told_before_a_java_starts(monkeypatch, tmp_path, capfd):
+    """Which would say a dozen lines first."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("topics.spark.session.session", None)  # whoever calls it fails
+    (tmp_path / "file").write_text("")
+    (tmp_path / "empty").mkdir()
+
+    for typed, told in (
+        ("file", f"DIRECTORY: {tmp_path}/file is no directory: name a data directory"),
+        ("nowhere", f"DIRECTORY: {tmp_path}/nowhere is no directory"),
+        ("empty", f"{tmp_path}/empty holds no data directory of topics: it has no FORMAT"),
+    ):
+        assert main(["spark", "validate", typed]) == 2
+        assert capfd.readouterr().err.startswith(f"topics: {told}")

@@ -33,6 +33,7 @@ def fill(store: topics.Store | topics.Client) -> None:
     store.create("jobs", type="queue")
     for name in ("billing", "audit"):
         store.topic("quakes").consumer(name).seek()
+    store.topic("jobs").consumer("reports").seek()
     store.put_router("copies", "quakes", "copied")
     store.put_schedule("nightly", "quakes", 1, every_ms=3_600_000)
 
@@ -69,6 +70,9 @@ CASES = [
     ("topics consumer show quakes ", ["audit", "billing"]),
     ("topics consumer rm quakes billing ", ["audit"]),
     ("topics tail quakes --consumer ", ["audit", "billing"]),
+    ("topics tail --consumer ", ["audit", "billing", "reports"]),
+    ("topics tail jobs --json --consumer ", ["reports"]),
+    ("topics tail jobs quick:a --consumer r", ["reports"]),
     ("topics router rm ", ["copies"]),
     ("topics router ls --source qu", ["quakes", "quick:a"]),
     ("topics schedule show n", ["nightly"]),

@@ -93,6 +93,8 @@ def validate(
 
     _, cold_dir = cold_place(invocation)
     where = located(directory or str(root_of(invocation, None)))
+    if not is_url(where):
+        _check_directory(root_of(invocation, Path(where)))
     with _session(master, conf) as running:
         from topics.spark.audits import validate as look
         from topics.spark.audits import write_report
@@ -120,6 +122,18 @@ def validate(
         except OSError as error:
             raise cannot_write("--out", out, error, code=COULD_NOT) from error
     raise click.exceptions.Exit(report.exit_code)
+
+
+def _check_directory(root: Path) -> None:
+    """What is no data directory is told before a Java is started, which takes seconds and says much."""
+    from topics.audit.recovery import read_format_or_guess
+    from topics.host.system.readonly import ReadOnlyDisk
+    from topics.kernel.errors import CannotOpen
+
+    try:
+        read_format_or_guess(ReadOnlyDisk(root), str(root))
+    except (CannotOpen, OSError) as error:
+        raise Failed(error, code=COULD_NOT, root=root) from error
 
 
 @spark.command()

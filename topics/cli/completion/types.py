@@ -83,8 +83,9 @@ def _queues(store: TopicStore, begin: str, _: click.Context) -> Iterable[str]:
 def _consumers(store: TopicStore, _: str, ctx: click.Context) -> Iterable[str]:
     if "topic" in ctx.params:
         return (state.consumer for state in store.topic(ctx.params["topic"]).consumers())
-    # Of an option that has no value yet click has not come to the arguments, so its topics are any.
-    return sorted({state.consumer for row in store.list() for state in store.topic(row.topic).consumers()})
+    # Of an option that has no value yet click has not come to the arguments, and leaves them in `args`.
+    topics = ctx.params.get("topics") or ctx.args or [row.topic for row in store.list()]
+    return sorted({state.consumer for topic in topics for state in store.topic(topic).consumers()})
 
 
 def _routers(store: TopicStore, begin: str, _: click.Context) -> Iterable[str]:

@@ -136,15 +136,25 @@ class ShardTask:
         whether the disk is low. That is asked behind what takes space, at most once a second, and each second while it
         is low: of an idle server the disk is asked nothing.
         """
-        writer = self.writer
+        writer, was_low = self.writer, False
         while writer.failed is None:
             self._wants_reserve, self._took_space = trio.Event(), trio.Event()
             if not writer.next_file_changes:
                 await self.reserve()
+            if writer.disk_low != was_low:
+                was_low = writer.disk_low
+                self._tell_space()
             with trio.move_on_after(_RESERVE_CHECK_S):
                 await self._wants_reserve.wait()
             if not writer.disk_low:
                 await self._took_space.wait()
+
+    def _tell_space(self) -> None:
+        shard, short = self.writer.shard, self.writer.shortage
+        if short is None:
+            self._log.info("disk.enough", shard=shard)
+        else:
+            self._log.warning("disk.low", shard=shard, why=f"writes are refused: {short.message}")
 
     @property
     def _awaits_others(self) -> bool:

@@ -153,7 +153,7 @@ def test_a_bad_body_is_refused_by_the_name_of_its_field(body: bytes, field: str)
 
 
 def test_no_body_at_all_is_told_what_a_write_is():
-    with pytest.raises(Rejected, match='body: is empty: a write is {"records": '):
+    with pytest.raises(Rejected, match=r'body: is empty: a write is \{"records": '):
         decode(b"")
 
 
