@@ -180,6 +180,11 @@ def test_an_empty_file_stores_nothing_and_is_no_error(
     ("arguments", "code", "message"),
     [
         (("t", "nowhere.jsonl"), 1, "nowhere.jsonl does not exist"),
+        (
+            ("t", '{"a":1}'),
+            1,
+            '{"a":1} does not exist; records are read from a file, or with - from standard input',
+        ),
         (("t", "."), 1, "is a directory"),
         (("t", "plain"), 2, "give --format jsonl|json|csv|tsv|text"),
         (("bad name", "plain"), 2, "'bad name' is no topic name"),

@@ -37,6 +37,11 @@ class BadLine(Exception):
         self.why = why
 
 
+def _is_json(path: Path) -> bool:
+    """Whether somebody has typed a record where its file is named."""
+    return str(path).startswith(("{", "[", '"'))
+
+
 class InputSource:
     """An input, read once. `bytes_read` counts what was taken of it, of `bytes_total` if that is known."""
 
@@ -53,7 +58,8 @@ class InputSource:
         try:
             stream = path.open("rb", buffering=0)
         except FileNotFoundError:
-            raise Failed(f"{path} does not exist") from None
+            hint = "; records are read from a file, or with - from standard input" if _is_json(path) else ""
+            raise Failed(f"{path} does not exist{hint}") from None
         except IsADirectoryError:
             raise Failed(f"{path} is a directory; name a file, or - for standard input") from None
         except (OSError, ValueError) as error:

@@ -69,7 +69,8 @@ def decode_form(
     except RecursionError:
         raise _too_deep(field) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise refusal_of(error, text, field=field) from None
+        refused = refusal_of(error, text or b"{}", field=field)
+        raise refused if text else invalid(field, f"is empty: {refused.message}") from None
     if len(text) > FLAT_BYTES and not depth_fits(text, JSON_DEPTH_MAX):
         raise _too_deep(field)
     return form
