@@ -83,13 +83,13 @@ def test_no_text_is_an_empty_object():
     assert CLOSED.decode(b"") == CLOSED.decode(b"{}") == {}
 
 
-@pytest.mark.rule("H1.17")
 def test_no_text_where_a_field_is_needed_is_called_empty():
     needed = msgspec.defstruct("Needed", [("node", str)])
-    with pytest.raises(Rejected, match="^body: is empty: node: is missing$"):
+    with pytest.raises(Rejected, match=r"^body: is empty: node: is missing$"):
         decode_form(msgspec.json.Decoder(needed), b"")
 
 
+@pytest.mark.rule("H1.17")
 def test_a_value_of_another_type_is_refused_with_what_was_expected():
     for value in (b"1.0", b"true", b'"1"', b"[1]", b"1e2"):
         with pytest.raises(Rejected, match=r"^a: must be a whole number, not (float|bool|str|list)$"):
