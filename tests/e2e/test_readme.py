@@ -60,7 +60,17 @@ def test_the_calls_over_http_are_answered(tmp_path: pathlib.Path) -> None:
             assert answer.status in (200, 201), answer.read()
             page = json.loads(answer.read())
             connection.close()
-    assert [record["data"] for record in page["records"]] == [{"mag": 6.4}]
+    assert [(record["data"], record["$tag"]) for record in page["records"]] == [({"mag": 6.4}, "us")]
+
+
+def test_whoever_does_all_of_it_in_one_directory_and_then_the_tutorial_is_not_in_his_own_way() -> None:
+    """The server goes on, and a directory has one owner; a backup is not written over another."""
+    (served,) = re.findall(r"topics serve --data (\S+)", blocks("console")[0])
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    (backup,) = re.findall(r"topics backup (\S+)", blocks("console")[1])
+
+    assert served not in re.findall(r'topics\.open\("(.*?)"\)', "".join(blocks("python")))
+    assert f"topics backup {backup}\n" not in tutorial
 
 
 @pytest.mark.rule("O2.1")
