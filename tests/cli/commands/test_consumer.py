@@ -83,7 +83,11 @@ def test_tail_goes_on_where_a_consumer_stands_and_moves_it(at: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("--consumer", "none"), 1, "topic 'quakes' has no consumer 'none'"),
+        (
+            ("--consumer", "none"),
+            1,
+            "topic 'quakes' has no consumer 'none'; topics consumer set quakes none makes it",
+        ),
         (("--consumer", "c", "--now"), 2, "give one of --from, --since, --consumer, --now and --lines"),
         (("--consumer", "a/b"), 2, "'a/b' is no consumer's name"),
     ],
@@ -102,7 +106,11 @@ def test_a_consumer_from_which_nothing_is_followed(
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("show", "quakes", "none"), 1, "topic 'quakes' has no consumer 'none'"),
+        (
+            ("show", "quakes", "none"),
+            1,
+            "topic 'quakes' has no consumer 'none'; topics consumer set quakes none",
+        ),
         (("commit", "quakes", "none", "1"), 1, "topic 'quakes' has no consumer 'none'"),
         (("commit", "quakes", "c", "2"), 2, "2 is beyond the head of topic 'quakes', which is 1"),
         (("ls", "quake"), 1, "topic 'quake' does not exist"),

@@ -102,7 +102,14 @@ def test_rm_asks_and_takes_all_or_none(call: Call) -> None:
     [
         (("create", "t", "ttl_ms=1d"), 1, "ttl_ms: 0 there, 86400000 asked"),
         (("configure", "t", "replace=1"), 2, "config.replace: unknown field"),
-        (("create", "u", "ttl=1"), 2, "config.ttl: unknown field"),
+        (("create", "u", "ttl=1"), 2, "config.ttl: unknown field; did you mean ttl_ms?\n"),
+        (("create", "u", "zebra=1"), 2, "config.zebra: unknown field; known are"),
+        (
+            ("create", "u", "--cap-records", "3"),
+            2,
+            "--cap-records is a field of the config: write cap_records=VALUE",
+        ),
+        (("configure", "t", "--ttl"), 2, "No such option '--ttl'"),
         (("create", "u", "ttl_ms=soon"), 2, "config.ttl_ms: 'soon' is not a number with ms"),
         (("create", "u", "cap_bytes=1XB"), 2, "config.cap_bytes"),
         (("create", "u", "cap_records=-1"), 2, "config.cap_records: must not be negative"),

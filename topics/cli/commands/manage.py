@@ -14,7 +14,7 @@ import click
 
 from topics.cli.commands.read import parse_match
 from topics.cli.completion.types import FIELD, TOPIC
-from topics.cli.core.failure import USAGE, Failed, say
+from topics.cli.core.failure import USAGE, Failed, near, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import counted, moment, parse_duration_ms, parse_size, size
 from topics.cli.io.terminal import is_terminal, json_line, print_table
@@ -234,6 +234,8 @@ def parse_fields(pairs: tuple[str, ...]) -> dict[str, Any]:
         config[name.strip()] = _parse_value(name.strip(), text.strip())
     for name in config:
         if name not in FIELDS:  # here: "replace" is a parameter of the call
+            if hint := near(name, FIELDS):
+                raise Failed(f"config.{name}: unknown field{hint}", code=USAGE)
             raise unknown_field(name)
     return config
 

@@ -130,7 +130,17 @@ def _usage(error: click.UsageError) -> str:
         "a valid integer range", "a whole number"
     )  # click's word for what it is bounded by
     path = error.ctx.command_path if error.ctx is not None else "topics"
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None and _takes_fields(error.ctx.command):
+        from topics.kernel.config import FIELDS
+
+        field = error.option_name.lstrip("-").replace("-", "_")
+        if field in FIELDS:
+            return f"{error.option_name} is a field of the config: write {field}=VALUE (see {path} --help)"
     return f"{message} (see {path} --help)"
+
+
+def _takes_fields(command: click.Command) -> bool:
+    return any((option.metavar or "").endswith("[FIELD=VALUE]\u2026") for option in command.params)
 
 
 def occupy_standard_streams() -> None:

@@ -272,10 +272,14 @@ def _said_by(refused: Exception, store: TopicStore) -> Exception:
 
 
 def meant(refused: Exception, store: TopicStore) -> Exception:
-    """For a topic that is not there: which one was perhaps meant, or what there is."""
+    """For a topic that is not there: which one was perhaps meant, or what there is. For a consumer: how to make it."""
     from topics.kernel.errors import Code, Rejected, TopicsError
 
     assert isinstance(refused, Rejected)
+    if refused.code is Code.CONSUMER_NOT_FOUND:
+        make = f"topics consumer set {refused.detail.get('topic')} {refused.detail.get('consumer')}"
+        message = refused.message.replace(": put it first", f"; {make} makes it")
+        return Rejected(refused.code, message, **refused.detail)
     if refused.code is not Code.TOPIC_NOT_FOUND:
         return refused
     try:
