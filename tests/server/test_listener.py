@@ -149,7 +149,7 @@ class TestConnections:
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 200")
             assert listener.connections == 1
             assert [
-                slot.stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for slot in listener._open
+                slot.edge._raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for slot in listener._open
             ] != [0]
             await stream.send_eof()
             assert await whole(stream) == b""

@@ -1,4 +1,5 @@
-"""The port: connections in, each served by a task of its own, all of them known until they end (architecture 4).
+"""The port: connections in, each served by a task while there is something to serve, all of them known until they end
+(architecture 4).
 
 The listener owns a registry of raw streams. Draining: nothing more is accepted, connections between requests end at
 once, those with a request under way behind its answer; when the time is up every raw stream left is closed by force,
@@ -14,6 +15,7 @@ import ssl
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import attrs
@@ -30,6 +32,7 @@ from topics.server.wire.connection import HandOver, WireConnection
 from topics.server.wire.edges import PolledEdge, SocketEdge, TlsEdge
 from topics.server.wire.patience import WireOptions
 from topics.server.wire.poller import HAS_EPOLL, Poller
+from topics.server.wire.tasks import TaskPool
 
 BACKLOG: Final = 1024
 REBIND_TRIES: Final = 20
@@ -140,6 +143,8 @@ class Listener:
         self._refusing = 0
         self._writer = AnswerWriter(time.time)
         self._poller = Poller(site) if HAS_EPOLL else None
+        self._pool: TaskPool | None = None  # while it runs
+        self._one_less = trio.lowlevel.ParkingLot()  # who waits for the end of connections
 
     @property
     def connections(self) -> int:
@@ -152,15 +157,24 @@ class Listener:
             beneath.start_soon(self._site.wheel.run)
             if self._poller is not None:
                 beneath.start_soon(self._poller.run)
-            async with trio.open_nursery() as connections:
-                try:
-                    with self._accepting:
-                        task_status.started()
-                        await trio.serve_listeners(
-                            self._serve, list(self.listeners), handler_nursery=connections
-                        )
-                finally:
-                    self._shut.set()
+            self._pool = TaskPool(beneath)
+            try:
+                async with trio.open_nursery() as connections:
+                    try:
+                        with self._accepting:
+                            task_status.started()
+                            await trio.serve_listeners(
+                                self._serve, list(self.listeners), handler_nursery=connections
+                            )
+                    finally:
+                        self._shut.set()
+                while self._open:
+                    await self._one_less.park()
+            finally:
+                for slot in list(
+                    self._open
+                ):  # all is cancelled, and those at rest have no task that would be
+                    slot.force()
             beneath.cancel_scope.cancel()
         self.ended.set()
 
@@ -203,18 +217,26 @@ class Listener:
         slot = _Slot(stream)
         self._open.add(slot)
         self.counts.open = len(self._open)
+        is_served = False
         try:
             _set_up(stream)
-            await self._serve_slot(slot)
+            is_served = await self._serve_slot(slot)
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             self.counts.bugs += 1
             log.exception("connection.bug", exc_info=bug)
         finally:
-            self._open.discard(slot)
-            self.counts.open = len(self._open)
-            slot.force()
+            if not is_served:
+                self._ended(slot)
 
-    async def _serve_slot(self, slot: _Slot) -> None:
+    def _ended(self, slot: _Slot) -> None:
+        self._open.discard(slot)
+        self.counts.open = len(self._open)
+        slot.force()
+        if not self._open:
+            self._one_less.unpark_all()
+
+    async def _serve_slot(self, slot: _Slot) -> bool:
+        """False if its handshake failed. Else it is known until it has ended, and may rest behind this."""
         context = self.context
         if context is not None:
             try:
@@ -223,9 +245,9 @@ class Listener:
             except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
                 self.counts.handshakes_failed += 1
                 log.debug("tls.handshake_failed", error=str(error.__cause__ or error))
-                return
+                return False
             if slot.handshake.cancelled_caught:
-                return
+                return False
             edge: Edge = TlsEdge(stream)
         elif self._poller is not None:
             edge = PolledEdge(slot.stream, self._poller)
@@ -239,8 +261,11 @@ class Listener:
             options=self._options.wire,
             hand_over=self._hand_over,
             secure=secure,
+            start=None if self._pool is None else self._pool.start,
+            ended=partial(self._ended, slot),
         )
         await slot.connection.serve()
+        return True
 
     async def _refuse(self, stream: trio.SocketStream) -> None:
         """Say that there are too many connections, cheaply, and never for many at once."""

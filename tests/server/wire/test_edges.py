@@ -37,9 +37,11 @@ async def edges(kind):
     accepted = await listener.accept()
     await listener.aclose()
     async with alone(), trio.open_nursery() as pollers:
+        ours, theirs = await both_ends(kind, accepted, connected, pollers)
         try:
-            yield await both_ends(kind, accepted, connected, pollers)
+            yield ours, theirs
         finally:
+            ours.close()
             await trio.aclose_forcefully(accepted)
             await trio.aclose_forcefully(connected)
             pollers.cancel_scope.cancel()

@@ -4,21 +4,19 @@ import re
 import socket
 import struct
 import sys
-import threading
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from tests.server.wire.places import alone, begun, new_site
+from tests.server.wire.places import alone, new_site
+from tests.server.wire.ports import SETTLE_S, WRITE, connected, served
 from tests.server.wire.sockets import SocketPeer, head, publish, text
 from tests.transcripts.steps import get, post
 from topics.engine.commands import PutTopic
-from topics.host.system.memory import MemoryDisk
 from topics.kernel.config import parse_config
 from topics.server.api.bodies.writes import decode_write
-from topics.server.listener import Listener, bind, port_of
 from topics.server.wire.edges import RECEIVE_BYTES, PolledEdge, SocketEdge
 from topics.server.wire.poller import HAS_EPOLL, Poller
 
@@ -27,7 +25,6 @@ pytestmark = [
     pytest.mark.rule("A5.30"),
     pytest.mark.skipif(not HAS_EPOLL, reason="this system has no epoll"),
 ]
-SETTLE_S = 0.01  # of nothing happening, for the kernel to tell
 
 
 @asynccontextmanager
@@ -38,9 +35,10 @@ async def polled():
     theirs_raw = theirs._sock
     async with alone(), trio.open_nursery() as pollers:
         pollers.start_soon(poller.run)
+        edge = PolledEdge(trio.SocketStream(ours), poller)
         with trio.fail_after(10):
-            yield PolledEdge(trio.SocketStream(ours), poller), theirs_raw, poller
-        ours.close()
+            yield edge, theirs_raw, poller
+        edge.close()
         theirs.close()
         pollers.cancel_scope.cancel()
 
@@ -187,49 +185,6 @@ async def test_a_socket_with_the_number_of_one_that_was_closed_is_told_its_own()
         assert await other.receive() == b"other"
         await other.aclose()
         theirs.close()
-
-
-class HeldDisk(MemoryDisk):
-    """Syncs end when they are let."""
-
-    def __init__(self):
-        super().__init__()
-        self.goes = threading.Event()
-        self.goes.set()
-
-    def sync_data(self, path):
-        assert self.goes.wait(10)
-        super().sync_data(path)
-
-
-@asynccontextmanager
-async def served(durability="disk"):
-    site = new_site()
-    disk = HeldDisk()
-    async with alone(), begun(site, shards=1, disk=disk) as runtime:
-        await runtime.submit(PutTopic(topic="t", config=parse_config({"durability": durability})))
-        listeners = await bind("127.0.0.1", 0)
-        listener = Listener(site, listeners)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(listener.run)
-            with trio.fail_after(20):
-                yield listener, runtime, port_of(listeners[0]), disk
-                site.draining = True
-                await listener.drain(trio.CancelScope(deadline=trio.current_time() + 5))
-            assert listener.counts.forced == 0
-
-
-WRITE = post(b'{"records":[{"data":1}]}', path=b"/v0/topics/t")
-
-
-async def connected(port, count):
-    """Clients that have had an answer each, so that their head is known."""
-    clients = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(count)]
-    for client in clients:
-        await client.send_all(WRITE)
-        assert (await client.receive_some()).startswith(b"HTTP/1.1 20")
-    await wait_all_tasks_blocked(SETTLE_S)
-    return clients
 
 
 async def test_connections_that_ask_together_share_a_batch():
@@ -467,7 +422,7 @@ async def test_a_small_write_wakes_no_task_of_its_connection_nor_of_the_shard(ki
         assert [
             name
             for name in steps.names
-            if "_run_handler" in name or "WebSocket" in name or "ShardTask.run" in name
+            if "_run_handler" in name or "TaskPool" in name or "WebSocket" in name or "ShardTask.run" in name
         ] == []
         await stream.aclose()
 

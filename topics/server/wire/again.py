@@ -40,15 +40,22 @@ class ServedHead:
 
 class Again:
     """Of a connection. `last`: its last head. `gather`: puts an answer behind those before it, and is True if it is the
-    last. `closes`: what was begun had the last.
+    last; `stir`: called if there is more to do behind an answer than to send it. `closes`: what was begun had the last.
     """
 
-    def __init__(self, link: PeerLink, site: Site, gather: Callable[[Answer, WireHead], bool]) -> None:
+    def __init__(
+        self,
+        link: PeerLink,
+        site: Site,
+        gather: Callable[[Answer, WireHead], bool],
+        stir: Callable[[], None],
+    ) -> None:
         self.last: ServedHead | None = None
         self.closes = False
         self._link = link
         self._site = site
         self._gather = gather
+        self._stir = stir
         self._begun: Admitted | None = None
         self._answered = trio.lowlevel.ParkingLot()  # the connection's task, if it waits for that
         self._is_over = False
@@ -89,7 +96,7 @@ class Again:
         return has_begun
 
     def _go_out(self, wire: WireHead, admitted: Admitted, answer: Answer) -> None:
-        """What was begun is answered. The connection's task is woken if there is more to do than to send it."""
+        """What was begun is answered."""
         admitted.end()
         self._begun = None
         if self._is_over:
@@ -104,7 +111,7 @@ class Again:
         if is_sent and not self.closes:
             link.rest()
         else:
-            link.stir()
+            self._stir()
         self._answered.unpark_all()
 
     async def wait_answered(self) -> None:

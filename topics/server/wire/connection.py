@@ -18,24 +18,27 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from io import BytesIO
 from typing import Final, Protocol
 
+import outcome
 import trio
 
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.edge import Edge
-from topics.server.api.message import Answer, PeerGone
+from topics.server.api.message import Answer
 from topics.server.api.site import Admitted, Site
 from topics.server.auth.keys import REVOKED_GRACE_S, Key
 from topics.server.wire.again import Again, ServedHead
-from topics.server.wire.answers import CONTINUE, AnswerWriter
-from topics.server.wire.chunks import ChunkReader
+from topics.server.wire.answers import AnswerWriter
+from topics.server.wire.bodies import read_body
+from topics.server.wire.edges import PolledEdge
 from topics.server.wire.handshake import accepted
 from topics.server.wire.head import WireHead, parse_head
 from topics.server.wire.link import LINGER_S, PeerLink
 from topics.server.wire.patience import Phase, WireOptions
+from topics.server.wire.resting import RestingConnection
 from topics.server.wire.streaming import send_stream
+from topics.server.wire.tasks import Attended
 from topics.server.wire.websocket import WebSocket
 
 HTTP2_PREFACE_HEAD: Final = b"PRI * HTTP/2.0\r\n\r\n"
@@ -50,8 +53,13 @@ class HandOver(Protocol):
     async def __call__(self, edge: Edge, unread: bytes, *, http2: bool, secure: bool) -> None: ...
 
 
-class WireConnection:
+class WireConnection(RestingConnection):
     """`hand_over` is awaited for what the wire does not serve; without it that is a 404."""
+
+    __slots__ = (
+        "_again", "_body", "_hand_over", "_is_revoked", "_is_streaming", "_key", "_requests", "_secure", "_socket",
+        "_writer", "options", "site", "tick",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -61,19 +69,21 @@ class WireConnection:
         options: WireOptions | None = None,
         hand_over: HandOver | None = None,
         secure: bool = False,
+        start: Callable[[Attended], None] | None = None,
+        ended: Callable[[], None] | None = None,
     ) -> None:
         self.site = site
         self.options = options or WireOptions()
+        super().__init__(PeerLink(edge, site, self.options), start, ended)
         self._hand_over = hand_over
         self._secure = secure
-        self._link = PeerLink(edge, site, self.options)
         self._requests = 0
         self._socket: WebSocket | None = None
         self._key: Key | None = None
         self._is_revoked = False
         self.tick: int | None = None  # of the wheel
         self._writer = AnswerWriter(self.options.now_s)
-        self._again = Again(self._link, site, self._gather)
+        self._again = Again(self._link, site, self._gather, self._stir)
         self._is_streaming = False  # an answer in pieces, the last one
         self._body: bytes | None = None  # of the present request, from when it is there until it is served
 
@@ -87,26 +97,19 @@ class WireConnection:
         if self._socket is not None:
             self._socket.go_away()
         elif self.is_idle:
-            self._link.scope.cancel()
+            self._end_idle()
 
     async def serve(self) -> None:
-        """Until the connection ends, which closes the edge. Nothing that a peer or a handler does is raised."""
+        """See `RestingConnection`."""
         self.site.wheel.set(self, self._link.idle_until())
-        try:
-            with self._link.scope:
-                await self._serve()
-            if self._link.scope.cancelled_caught:
-                await self._timed_out()
-        except (trio.BrokenResourceError, trio.ClosedResourceError, PeerGone):
-            pass
-        except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
-            await self._broken(bug)
-        finally:
-            self.site.wheel.drop(self)
-            self._again.end()
-            if self._key is not None:
-                self._key.unbind(self._end_revoked)
-            await self._link.close()
+        await super().serve()
+
+    def _let_go(self) -> None:
+        """As there."""
+        self.site.wheel.drop(self)
+        self._again.end()
+        if self._key is not None:
+            self._key.unbind(self._end_revoked)
 
     def _belong_to(self, key: Key) -> None:
         if self._key is not None:
@@ -116,12 +119,12 @@ class WireConnection:
 
     def _end_revoked(self) -> None:
         """Its key is none any more."""
+        self._is_revoked = True
+        self.site.wheel.set(self, trio.current_time() + REVOKED_GRACE_S)
         if self._socket is not None:
             self._socket.revoke()
         else:
             self.end_if_idle()
-        self._is_revoked = True
-        self.site.wheel.set(self, trio.current_time() + REVOKED_GRACE_S)
 
     def due(self) -> None:
         """The wheel looks at it: its key was revoked a while ago, or it may have been idle for too long."""
@@ -132,7 +135,26 @@ class WireConnection:
         if until > trio.current_time():
             self.site.wheel.set(self, until)
         else:
-            self._link.scope.cancel()
+            self._end_idle()
+
+    # At rest.
+
+    def _look(self, edge: PolledEdge) -> None:
+        """What comes is served where it comes, if it can be."""
+        while self._is_at_rest and (data := edge.receive_nowait()) is not None:
+            if self._again.begin(self._key, data):
+                continue
+            if data or self._again.is_begun:
+                self._rise(outcome.Value(data))
+            else:
+                self._end_at_rest()
+
+    def _stir(self) -> None:
+        """There is more to do behind what was begun than to send its answer."""
+        if self._is_at_rest:
+            self._rise(outcome.Value(None))
+        else:
+            self._link.stir()
 
     # Requests.
 
@@ -186,7 +208,7 @@ class WireConnection:
                 if length := wire.head.length:
                     self._link.held.cover(1, most=length)
                 if self._body is None:
-                    self._body = await self._read_body(wire, admitted)
+                    self._body = await read_body(self._link, wire, admitted)
                     if self._body is None:
                         return False
                 self._link.enter_unbounded(Phase.BUSY)
@@ -241,7 +263,7 @@ class WireConnection:
                 return None
             if not incoming.buffer:
                 incoming.let_go()
-                if self.site.draining:
+                if self.site.draining and self._told is None:
                     return None
                 first = False
                 data = await self._rest()
@@ -259,11 +281,20 @@ class WireConnection:
             await incoming.receive()
 
     async def _rest(self) -> bytes | None:
-        """What comes next and is not served where it comes. None if the connection ends with what was."""
+        """What comes next and is not served where it comes. None if the connection ends with what was, or the task
+        leaves it at rest.
+        """
         link, again = self._link, self._again
         while True:
-            link.rest()
-            data = await link.rest_until(partial(again.begin, self._key))
+            told, self._told = self._told, None
+            if told is None:
+                link.rest()
+                if self._polled is not None:
+                    self._leaves = True
+                    return None
+                data = await link.rest_until(partial(again.begin, self._key))
+            else:
+                data = told.unwrap()
             await again.wait_answered()
             await link.flush()
             if again.closes:
@@ -277,42 +308,6 @@ class WireConnection:
         """The body, given away: once it is decoded nothing holds it."""
         body, self._body = self._body or b"", None
         return body
-
-    async def _read_body(self, wire: WireHead, admitted: Admitted) -> bytes | None:
-        """The whole body; None if the peer ended in it."""
-        length, link, incoming = wire.head.length, self._link, self._link.incoming
-        if length == 0:
-            return b""
-        if admitted.expects_continue and not incoming.buffer:
-            link.outgoing.pieces.append(CONTINUE)
-        if length is None:
-            return await self._read_chunks(admitted.body_max)
-        buffer = incoming.buffer
-        if len(buffer) >= length:
-            body = bytes(memoryview(buffer)[:length])
-            del buffer[:length]
-            return body
-        await link.flush()
-        started, collected = trio.current_time(), BytesIO()  # which gives all away without a copy
-        while (size := incoming.move(collected, length)) < length:
-            link.held.cover(size + 1, most=length)
-            link.pace(started, size)
-            if not await incoming.receive():
-                return None
-        return collected.getvalue()
-
-    async def _read_chunks(self, body_max: int) -> bytes | None:
-        reader = ChunkReader(body_max)
-        started = trio.current_time()
-        while True:
-            reader.take(self._link.incoming.buffer)
-            self._link.held.cover(reader.size, most=reader.size)
-            if reader.done:
-                return reader.body
-            await self._link.flush()
-            self._link.pace(started, reader.size)
-            if not await self._link.incoming.receive():
-                return None
 
     # Answers.
 
@@ -356,7 +351,7 @@ class WireConnection:
     # Ends.
 
     async def _timed_out(self) -> None:
-        """The peer was too slow. An idle connection just ends."""
+        """An idle connection just ends."""
         if self._link.phase in (Phase.HEAD, Phase.BODY):
             head = f"head: slower than the limit of {self.options.head_s:g} s"
             body = f"body: slower than the limit of {self.options.byte_rate} bytes a second"

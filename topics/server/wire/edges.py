@@ -42,12 +42,7 @@ class SocketEdge:
         await self.stream.send_all(data)
 
     def try_send(self, data: bytes | memoryview) -> int:
-        try:
-            return self._raw.send(data)
-        except (BlockingIOError, InterruptedError):
-            return 0
-        except OSError as error:
-            raise trio.BrokenResourceError(str(error)) from error
+        return _try_send(self._raw, data)
 
     async def send_eof(self) -> None:
         await self.stream.send_eof()
@@ -59,14 +54,37 @@ class SocketEdge:
         self.stream.socket.close()
 
 
-class PolledEdge(SocketEdge):
-    """A socket whose bytes are told by a `Poller`. Only one task receives from it."""
+def _try_send(raw: socket.socket, data: bytes | memoryview) -> int:
+    try:
+        return raw.send(data)
+    except (BlockingIOError, InterruptedError):
+        return 0
+    except OSError as error:
+        raise trio.BrokenResourceError(str(error)) from error
 
-    __slots__ = ("_fd", "_has_ended", "_is_closed", "_is_readable", "_poller", "_take", "_task", "_told")
+
+class PolledEdge:
+    """A socket whose bytes are told by a `Poller`. Only one task receives from it, and one sends. It takes the socket
+    out of the stream: an edge at rest needs no more.
+    """
+
+    __slots__ = (
+        "_fd",
+        "_has_ended",
+        "_is_closed",
+        "_is_readable",
+        "_poller",
+        "_raw",
+        "_take",
+        "_task",
+        "_told",
+    )
 
     def __init__(self, stream: trio.SocketStream, poller: Poller) -> None:
-        super().__init__(stream)
-        self._fd = self._raw.fileno()
+        family, kind, proto = stream.socket.family, stream.socket.type, stream.socket.proto
+        self._fd = stream.socket.detach()
+        self._raw = socket.socket(family, kind, proto, fileno=self._fd)
+        self._raw.settimeout(0)
         self._poller = poller
         self._is_readable = self._has_ended = self._is_closed = False
         self._task: trio.lowlevel.Task | None = None  # it waits until something comes
@@ -112,20 +130,35 @@ class PolledEdge(SocketEdge):
         if self._take is not None:
             self._wake(outcome.Value(None))
 
+    def try_send(self, data: bytes | memoryview) -> int:
+        return _try_send(self._raw, data)
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await trio.lowlevel.checkpoint()
+        with memoryview(data) as left:
+            at = 0
+            while (at := at + self.try_send(left[at:])) < len(left):
+                await trio.lowlevel.wait_writable(self._raw)
+
+    async def send_eof(self) -> None:
+        await trio.lowlevel.checkpoint()
+        try:
+            self._raw.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from error
+
     async def aclose(self) -> None:
-        self._leave_poller()
-        await super().aclose()
+        self.close()
+        await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
-        self._leave_poller()
-        super().close()
-
-    def _leave_poller(self) -> None:
-        """Whoever receives goes on at once."""
+        """Whoever receives or sends goes on at once."""
         if self._is_closed:
             return
         self._is_closed = True
         self._poller.drop(self._fd)
+        trio.lowlevel.notify_closing(self._raw)
+        self._raw.close()
         if self._told is not None:
             self._told()
         self._wake(outcome.Error(trio.ClosedResourceError("this end is closed")))

@@ -36,7 +36,7 @@ class PeerLink:
         self.held = Share(site.requests)
         self.room = Share(site.answers)
         self.phase = Phase.IDLE
-        self.scope = trio.CancelScope()
+        self.scope: trio.CancelScope  # of the task that serves it
         self._site = site
         self._bounded = False
         self._idle_since = 0.0
@@ -113,12 +113,16 @@ class PeerLink:
         self.incoming.buffer.clear()
         return unread
 
-    async def close(self) -> None:
-        """Hold nothing, and close the edge."""
+    def let_go(self) -> None:
+        """Hold nothing."""
         self.outgoing.drop()
         self.incoming.let_go()
         self.held.release()
         self.room.release()
+
+    async def close(self) -> None:
+        """Hold nothing, and close the edge."""
+        self.let_go()
         with trio.CancelScope(deadline=trio.current_time() + LINGER_S, shield=True):
             await self.edge.aclose()
 

@@ -1,0 +1,295 @@
+"""Connections at rest have no task: whatever ends the rest is served as it is where a task waits."""
+
+import math
+import re
+import socket
+import struct
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from tests.server.wire.ports import SETTLE_S, WRITE, connected, served
+from tests.transcripts.steps import get, post
+from topics.server.auth.keys import REVOKED_GRACE_S, Keys
+from topics.server.auth.lines import parse_keys
+from topics.server.wire import tasks
+from topics.server.wire.patience import WireOptions
+from topics.server.wire.poller import HAS_EPOLL
+from topics.server.wire.tasks import TaskPool, attend
+
+pytestmark = [
+    pytest.mark.trio,
+    pytest.mark.rule("A5.30"),
+    pytest.mark.skipif(not HAS_EPOLL, reason="this system has no epoll"),
+]
+AUTH = b"Authorization: Bearer mine"
+
+
+@pytest.fixture
+def mock_clock():
+    return MockClock()
+
+
+def living():
+    return trio.lowlevel.current_statistics().tasks_living
+
+
+async def all_of(client):
+    return b"".join([data async for data in client])
+
+
+async def settled():
+    await wait_all_tasks_blocked(SETTLE_S)
+
+
+async def test_a_connection_at_rest_has_no_task():
+    async with served() as (listener, _, port, _):
+        first = await connected(port, 1)
+        before = living()
+        clients = await connected(port, 5)
+        silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(5)]
+        await settled()
+
+        assert (living(), listener.connections) == (before, 11)
+        for client in (*first, *clients, *silent):
+            await client.aclose()
+        await settled()
+        assert (living(), listener.connections) == (before, 0)
+
+
+async def test_requests_behind_a_rest_are_answered_however_they_come():
+    async with served() as (_, runtime, port, _):
+        (client,) = await connected(port, 1)
+        for pieces in (
+            [get()],
+            [WRITE],
+            [WRITE[:30], WRITE[30:]],
+            [WRITE + get(), WRITE],
+            [WRITE[:-1], WRITE[-1:]],
+        ):
+            for piece in pieces:
+                client.socket._sock.send(piece)
+                await settled()
+            text = b""
+            while text.count(b"HTTP/1.1 200") < len(re.findall(b"(?:POST|GET) /", b"".join(pieces))):
+                text += await client.receive_some()
+        assert runtime.engine.topic_state("t").head_seq == 6
+        await client.aclose()
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_what_is_wrong_behind_a_rest_is_refused_and_read_to_its_end(is_known):
+    async with served() as (listener, _, port, _):
+        client = await trio.open_tcp_stream("127.0.0.1", port)
+        if is_known:
+            await client.send_all(WRITE)
+            await client.receive_some()
+        await settled()
+        client.socket._sock.send(b"NONSENSE\r\n\r\n")
+        text = b""
+        while b"invalid_request" not in text:
+            text += await client.receive_some()
+        await client.send_eof()
+
+        assert text.startswith(b"HTTP/1.1 400")
+        assert await all_of(client) == b""
+        await settled()
+        assert listener.connections == 0
+        await client.aclose()
+
+
+async def test_half_a_request_behind_a_rest_is_waited_for_as_long_as_any(mock_clock):
+    async with served(wire=WireOptions(head_s=2, idle_s=9)) as (_, _, port, _):
+        (client,) = await connected(port, 1)
+        client.socket._sock.send(WRITE[:30])
+        await settled()
+        mock_clock.jump(2.5)
+        text = await all_of(client)
+
+        assert text.startswith(b"HTTP/1.1 408")
+        (other,) = await connected(port, 1)  # by the task, or its successor
+        for each in (client, other):
+            await each.aclose()
+
+
+async def test_who_is_idle_for_too_long_at_rest_is_let_go_and_who_asks_is_not(mock_clock):
+    async with served(wire=WireOptions(idle_s=4)) as (listener, _, port, _):
+        idle, asking = await connected(port, 2)
+        mock_clock.jump(3)
+        await asking.send_all(WRITE)
+        await asking.receive_some()
+        await settled()
+        mock_clock.jump(2)
+        await settled()
+
+        assert await all_of(idle) == b""
+        assert listener.connections == 1
+        mock_clock.jump(3)
+        await settled()
+        assert await all_of(asking) == b""
+        for client in (idle, asking):
+            await client.aclose()
+
+
+async def test_a_drain_ends_connections_at_rest_at_once_and_what_has_just_come_is_answered():
+    async with served() as (listener, _, port, _):
+        resting, asking = await connected(port, 2)
+        asking.socket._sock.send(get())
+        while all(slot.connection._is_at_rest for slot in listener._open):
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        listener._site.draining = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listener.drain, trio.CancelScope(deadline=trio.current_time() + 5))
+            assert await all_of(resting) == b""
+            assert (await all_of(asking)).startswith(b"HTTP/1.1 200")
+        for client in (resting, asking):
+            await client.aclose()
+
+
+async def test_a_connection_at_rest_ends_with_its_key(mock_clock):
+    async with served(keys=Keys(parse_keys("mine,theirs"))) as (listener, _, port, _):
+        client = await trio.open_tcp_stream("127.0.0.1", port)
+        await client.send_all(post(b'{"records":[{"data":1}]}', AUTH, path=b"/v0/topics/t"))
+        assert (await client.receive_some()).startswith(b"HTTP/1.1 200")
+        await settled()
+        listener._site.keys.replace(parse_keys("theirs"))
+
+        assert await all_of(client) == b""
+        assert listener.connections == len(listener._site.wheel) == 0
+        mock_clock.jump(REVOKED_GRACE_S + 1)
+        await settled()
+        await client.aclose()
+
+
+@pytest.mark.parametrize("how", ["end", "reset", "force"])
+async def test_a_peer_that_goes_at_rest_is_known_no_more(how):
+    async with served() as (listener, _, port, _):
+        (client,) = await connected(port, 1)
+        (slot,) = listener._open
+        if how == "end":
+            await client.send_eof()
+            assert await all_of(client) == b""
+        elif how == "reset":
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else:
+            slot.force()
+        await client.aclose()
+        await settled()
+
+        assert listener.connections == len(listener._site.wheel) == listener._site.bugs == 0
+
+
+async def test_a_bug_where_bytes_are_told_ends_their_connection_only(monkeypatch):
+    async with served() as (listener, _, port, _):
+        broken, other = await connected(port, 2)
+        slot = next(
+            slot for slot in listener._open if slot.edge._raw.getpeername() == broken.socket.getsockname()
+        )
+
+        def fails(*_):
+            raise ValueError("planted")
+
+        monkeypatch.setattr(slot.connection._again, "begin", fails)
+        await broken.send_all(WRITE)
+        text = await all_of(broken)
+        await other.send_all(WRITE)
+
+        assert text.startswith(b"HTTP/1.1 500")
+        assert (await other.receive_some()).startswith(b"HTTP/1.1 200")
+        assert listener._site.bugs == 1
+        for client in (broken, other):
+            await client.aclose()
+
+
+class Once:
+    """Served once, as a function says."""
+
+    def __init__(self, serve):
+        self._serve = serve
+        self.scope = self.task = None
+        self.was_given_up = False
+
+    async def attend(self, scope):
+        self.scope, self.task = scope, trio.lowlevel.current_task()
+        await self._serve(scope)
+
+    async def given_up(self):
+        self.was_given_up = True
+
+
+async def briefly(_):
+    await trio.lowlevel.checkpoint()
+
+
+async def test_one_task_serves_one_after_another():
+    async with trio.open_nursery() as nursery:
+        pool, served_ones = TaskPool(nursery), [Once(briefly) for _ in range(3)]
+        for one in served_ones:
+            pool.start(one)
+            await wait_all_tasks_blocked()
+
+        assert len({one.task for one in served_ones}) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_no_more_tasks_wait_than_are_kept(monkeypatch):
+    monkeypatch.setattr(tasks, "WAITING_MAX", 2)
+    async with trio.open_nursery() as nursery:
+        pool = TaskPool(nursery)
+        for _ in range(5):
+            pool.start(Once(briefly))
+        await wait_all_tasks_blocked()
+
+        assert len(nursery.child_tasks) == 2
+        nursery.cancel_scope.cancel()
+
+
+def cancel(scope):
+    scope.cancel()
+
+
+def be_late(scope):
+    scope.deadline = -math.inf
+
+
+def leave_a_deadline(scope):
+    scope.deadline = trio.current_time() + 1
+
+
+@pytest.mark.parametrize("leave", [cancel, be_late, leave_a_deadline])
+async def test_who_is_served_next_is_given_a_scope_as_new(leave, mock_clock):
+    async def spoil(scope):
+        leave(scope)
+
+    async with trio.open_nursery() as nursery:
+        pool, one, next_one = TaskPool(nursery), Once(spoil), Once(briefly)
+        pool.start(one)
+        await wait_all_tasks_blocked()
+        pool.start(next_one)
+        mock_clock.jump(2)
+        await wait_all_tasks_blocked()
+
+        assert (one.was_given_up, next_one.was_given_up) == (False, False)
+        assert next_one.scope.deadline == math.inf
+        assert not next_one.scope.cancel_called
+        nursery.cancel_scope.cancel()
+
+
+async def wait_in_vain(scope):
+    scope.cancel()
+    await trio.sleep_forever()
+
+
+@pytest.mark.parametrize("kind", ["pool", "alone"])
+async def test_who_cancels_his_scope_is_given_up(kind):
+    async with trio.open_nursery() as nursery:
+        one = Once(wait_in_vain)
+        if kind == "pool":
+            TaskPool(nursery).start(one)
+        else:
+            nursery.start_soon(attend, one)
+        await wait_all_tasks_blocked()
+
+        assert one.was_given_up
+        nursery.cancel_scope.cancel()

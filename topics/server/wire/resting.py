@@ -1,0 +1,144 @@
+"""A connection as to who serves it: a task while there is something to serve, and at rest nobody (decision 130).
+
+Theory. At rest, where a poller tells of bytes, what comes is told by a call. What the call cannot serve is kept, and a
+task started that goes on from it; one that finds nothing more to do leaves the connection at rest. What ends a
+connection at rest is a call, too. Elsewhere, over TLS and in memory, one task serves it from its beginning to its end.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import outcome
+import trio
+
+from topics.server.api.message import PeerGone
+from topics.server.wire.edges import PolledEdge
+from topics.server.wire.link import PeerLink
+from topics.server.wire.patience import Phase
+from topics.server.wire.tasks import Attended, attend
+
+
+class RestingConnection(ABC):
+    """`start`: has it served by a task again; without it, a task stays. `ended`: called when it has ended."""
+
+    __slots__ = ("_ended", "_is_at_rest", "_is_given_up", "_leaves", "_link", "_polled", "_start", "_told")
+
+    def __init__(
+        self, link: PeerLink, start: Callable[[Attended], None] | None, ended: Callable[[], None] | None
+    ) -> None:
+        self._link = link
+        self._start = start
+        self._ended = ended
+        self._polled = link.edge if start is not None and isinstance(link.edge, PolledEdge) else None
+        self._is_at_rest = False  # without a task
+        self._leaves = False  # the task, for there is nothing more to do
+        self._is_given_up = False
+        self._told: outcome.Outcome[bytes | None] | None = None  # what it was told at rest, for the task
+
+    # What a connection is about.
+
+    @abstractmethod
+    async def _serve(self) -> None:
+        """Until it ends, or `_leaves`."""
+
+    @abstractmethod
+    async def _timed_out(self) -> None:
+        """The peer was too slow."""
+
+    @abstractmethod
+    async def _broken(self, bug: Exception) -> None:
+        """It ends by a bug. Raises nothing."""
+
+    @abstractmethod
+    def _look(self, edge: PolledEdge) -> None:
+        """Something has come while it rests: read what there is, and serve it, `_rise` or `_end_at_rest`."""
+
+    @abstractmethod
+    def _let_go(self) -> None:
+        """It has ended: nobody shall know it any more."""
+
+    # With a task.
+
+    async def serve(self) -> None:
+        """Until the connection ends, which closes the edge, or rests without a task. Nothing that a peer or a handler
+        does is raised.
+        """
+        await attend(self)
+
+    async def attend(self, scope: trio.CancelScope) -> None:
+        self._link.scope = scope
+        await self._guarded()
+        if self._leaves:
+            assert self._polled is not None
+            self._leaves = False
+            self._is_at_rest = True
+            self._polled.tell(self._came)
+
+    async def given_up(self) -> None:
+        self._is_given_up = True
+        await self._guarded()
+
+    async def _guarded(self) -> None:
+        goes_on = False
+        try:
+            if self._is_given_up:
+                await self._timed_out()
+            else:
+                await self._serve()
+                goes_on = self._leaves
+        except trio.Cancelled:
+            goes_on = self._link.scope.cancel_called and not self._is_given_up  # for then it will be
+            raise
+        except (trio.BrokenResourceError, trio.ClosedResourceError, PeerGone):
+            pass
+        except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
+            await self._broken(bug)
+        finally:
+            if not goes_on:
+                self._let_go()
+                await self._link.close()
+                self._has_ended()
+
+    # At rest.
+
+    def _came(self) -> None:
+        """Something has come, or the edge was closed. Raises nothing."""
+        assert self._polled is not None
+        try:
+            self._look(self._polled)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._end_at_rest()
+        except Exception as bug:  # noqa: BLE001 -- it ends this connection, and is not raised in who tells
+            self._rise(outcome.Error(bug))
+
+    def _rise(self, told: outcome.Outcome[bytes | None]) -> None:
+        """A task goes on from this."""
+        assert self._polled is not None
+        assert self._start is not None
+        self._polled.tell(None)
+        self._is_at_rest = False
+        self._told = told
+        self._link.phase = Phase.BUSY  # it is not let go of before it is looked at
+        self._start(self)
+
+    def _end_idle(self) -> None:
+        """At rest, or while its task waits for bytes."""
+        if self._is_at_rest:
+            self._end_at_rest()
+        else:
+            self._link.scope.cancel()
+
+    def _end_at_rest(self) -> None:
+        assert self._polled is not None
+        self._polled.tell(None)
+        self._is_at_rest = False
+        self._let_go()
+        self._link.let_go()
+        self._polled.close()
+        self._has_ended()
+
+    def _has_ended(self) -> None:
+        if self._ended is not None:
+            self._ended()

@@ -1,0 +1,78 @@
+"""Tasks for connections that keep none: who has served one serves the next (decision 130).
+
+A connection at rest has no task. To start one for each request would cost twice as much as to wake one, so a few wait
+here for the next connection that has something to serve. Each has a cancel scope, which is lent to whom it serves.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Protocol
+
+import outcome
+import trio
+
+WAITING_MAX: Final = 64  # tasks that wait for something to do
+
+
+class Attended(Protocol):
+    """Who is served for a while."""
+
+    async def attend(self, scope: trio.CancelScope) -> None:
+        """Until it rests, or has ended. The scope is its own meanwhile: to set its deadline, or to cancel it."""
+        ...
+
+    async def given_up(self) -> None:
+        """Its scope was cancelled."""
+        ...
+
+
+class TaskPool:
+    """Of one port. They end with the nursery."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._waiting: list[trio.lowlevel.Task] = []
+
+    def start(self, attended: Attended) -> None:
+        """Have it served by a task, soon."""
+        if self._waiting:
+            trio.lowlevel.reschedule(self._waiting.pop(), outcome.Value(attended))
+        else:
+            self._nursery.start_soon(self._run, attended)
+
+    async def _run(self, attended: Attended) -> None:
+        while True:
+            with trio.CancelScope() as scope:
+                await attended.attend(scope)
+                while (
+                    len(self._waiting) < WAITING_MAX
+                    and not scope.cancel_called
+                    and scope.deadline == math.inf
+                ):
+                    attended = await self._next()
+                    await attended.attend(scope)
+            if scope.cancelled_caught:
+                await attended.given_up()
+            if len(self._waiting) >= WAITING_MAX:
+                return
+            attended = await self._next()
+
+    async def _next(self) -> Attended:
+        task = trio.lowlevel.current_task()
+        self._waiting.append(task)
+
+        def leave(_: object) -> trio.lowlevel.Abort:
+            self._waiting.remove(task)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        found: Attended = await trio.lowlevel.wait_task_rescheduled(leave)
+        return found
+
+
+async def attend(attended: Attended) -> None:
+    """In the present task, for as long as it needs one."""
+    with trio.CancelScope() as scope:
+        await attended.attend(scope)
+    if scope.cancelled_caught:
+        await attended.given_up()
