@@ -32,7 +32,7 @@ class HeldDisk(MemoryDisk):
 @asynccontextmanager
 async def served(durability="disk", **options):
     """A listener over a store with a topic `t`, its runtime, its port and its disk. Drained behind the block."""
-    site = new_site(keys=options.pop("keys", None))
+    site = new_site(keys=options.pop("keys", None), more_routes=options.pop("more_routes", ()))
     disk = HeldDisk()
     async with alone(), begun(site, shards=1, disk=disk) as runtime:
         await runtime.submit(PutTopic(topic="t", config=parse_config({"durability": durability})))

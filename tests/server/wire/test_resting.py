@@ -11,12 +11,13 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.server.wire.ports import SETTLE_S, WRITE, connected, served
 from tests.transcripts.steps import get, post
+from topics.server.api.routes import Route
 from topics.server.auth.keys import REVOKED_GRACE_S, Keys
 from topics.server.auth.lines import parse_keys
-from topics.server.wire import tasks
+from topics.server.auth.scopes import Names
 from topics.server.wire.patience import WireOptions
 from topics.server.wire.poller import HAS_EPOLL
-from topics.server.wire.tasks import TaskPool, attend
+from topics.server.wire.tasks import WAITING_MAX, TaskPool, attend
 
 pytestmark = [
     pytest.mark.trio,
@@ -180,26 +181,35 @@ async def test_a_peer_that_goes_at_rest_is_known_no_more(how):
         assert listener.connections == len(listener._site.wheel) == listener._site.bugs == 0
 
 
-async def test_a_bug_where_bytes_are_told_ends_their_connection_only(monkeypatch):
-    async with served() as (listener, _, port, _):
-        broken, other = await connected(port, 2)
-        slot = next(
-            slot for slot in listener._open if slot.edge._raw.getpeername() == broken.socket.getsockname()
-        )
+async def here(call):
+    return call.ok({"here": True})
 
-        def fails(*_):
-            raise ValueError("planted")
 
-        monkeypatch.setattr(slot.connection._again, "begin", fails)
-        await broken.send_all(WRITE)
-        text = await all_of(broken)
+def fails(*_):
+    raise ValueError("planted")
+
+
+BUGGY = Route(
+    name="here", method=b"GET", path="/here", handler=here, scope="any", names=Names.NONE, summary="", begin=fails
+)  # fmt: skip
+
+
+async def test_a_bug_where_bytes_are_told_ends_their_connection_only():
+    async with served(more_routes=[BUGGY]) as (listener, _, port, _):
+        (other,) = await connected(port, 1)
+        client = await trio.open_tcp_stream("127.0.0.1", port)
+        await client.send_all(get(path=b"/here"))
+        assert (await client.receive_some()).startswith(b"HTTP/1.1 200")
+        await settled()
+        await client.send_all(get(path=b"/here"))
+        text = await all_of(client)
         await other.send_all(WRITE)
 
         assert text.startswith(b"HTTP/1.1 500")
         assert (await other.receive_some()).startswith(b"HTTP/1.1 200")
         assert listener._site.bugs == 1
-        for client in (broken, other):
-            await client.aclose()
+        for each in (client, other):
+            await each.aclose()
 
 
 class Once:
@@ -233,15 +243,14 @@ async def test_one_task_serves_one_after_another():
         nursery.cancel_scope.cancel()
 
 
-async def test_no_more_tasks_wait_than_are_kept(monkeypatch):
-    monkeypatch.setattr(tasks, "WAITING_MAX", 2)
+async def test_no_more_tasks_wait_than_are_kept():
     async with trio.open_nursery() as nursery:
         pool = TaskPool(nursery)
-        for _ in range(5):
+        for _ in range(WAITING_MAX + 3):
             pool.start(Once(briefly))
         await wait_all_tasks_blocked()
 
-        assert len(nursery.child_tasks) == 2
+        assert len(nursery.child_tasks) == WAITING_MAX
         nursery.cancel_scope.cancel()
 
 
