@@ -20,7 +20,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
-import outcome
 import trio
 
 from topics.kernel.errors import Code, Rejected
@@ -141,18 +140,19 @@ class WireConnection(RestingConnection):
 
     def _look(self, edge: PolledEdge) -> None:
         """What comes is served where it comes, if it can be."""
-        while self._is_at_rest and (data := edge.receive_nowait()) is not None:
-            if self._again.begin(self._key, data):
+        while self._is_at_rest and edge.is_readable:
+            data = edge.receive_nowait()
+            if data is None or self._again.begin(self._key, data):
                 continue
             if data or self._again.is_begun:
-                self._rise(outcome.Value(data))
+                self._rise(data)
             else:
                 self._end_at_rest()
 
     def _stir(self) -> None:
         """There is more to do behind what was begun than to send its answer."""
         if self._is_at_rest:
-            self._rise(outcome.Value(None))
+            self._rise()
         else:
             self._link.stir()
 
@@ -263,7 +263,7 @@ class WireConnection(RestingConnection):
                 return None
             if not incoming.buffer:
                 incoming.let_go()
-                if self.site.draining and self._told is None:
+                if self.site.draining and not self._has_risen:
                     return None
                 first = False
                 data = await self._rest()
@@ -286,15 +286,14 @@ class WireConnection(RestingConnection):
         """
         link, again = self._link, self._again
         while True:
-            told, self._told = self._told, None
-            if told is None:
+            if self._has_risen:
+                data, self._has_risen, self._told = self._told, False, None
+            else:
                 link.rest()
                 if self._polled is not None:
                     self._leaves = True
                     return None
                 data = await link.rest_until(partial(again.begin, self._key))
-            else:
-                data = told.unwrap()
             await again.wait_answered()
             await link.flush()
             if again.closes:

@@ -15,15 +15,30 @@ Take = Callable[[bytes], bool]
 RECEIVE_BYTES: Final = 64 * 1024
 
 
-class SocketEdge:
+class _Sending:
+    """Of a socket that does not block."""
+
+    __slots__ = ("_raw",)
+    _raw: socket.socket
+
+    def try_send(self, data: bytes | memoryview) -> int:
+        try:
+            return self._raw.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from error
+
+
+class SocketEdge(_Sending):
     """A connected TCP socket."""
 
-    __slots__ = ("_raw", "stream")
+    __slots__ = ("stream",)
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
         # Trio's sockets are non-blocking underneath; theirs can only be awaited, and at twice the price.
-        self._raw: socket.socket = stream.socket._sock  # type: ignore[attr-defined]  # noqa: SLF001 -- a contract test holds it
+        self._raw = stream.socket._sock  # type: ignore[attr-defined]  # noqa: SLF001 -- a contract test holds it
 
     async def receive(self) -> bytes:
         """Waits first: whoever has just been answered has not asked again yet."""
@@ -41,9 +56,6 @@ class SocketEdge:
     async def send_all(self, data: bytes | memoryview) -> None:
         await self.stream.send_all(data)
 
-    def try_send(self, data: bytes | memoryview) -> int:
-        return _try_send(self._raw, data)
-
     async def send_eof(self) -> None:
         await self.stream.send_eof()
 
@@ -54,30 +66,21 @@ class SocketEdge:
         self.stream.socket.close()
 
 
-def _try_send(raw: socket.socket, data: bytes | memoryview) -> int:
-    try:
-        return raw.send(data)
-    except (BlockingIOError, InterruptedError):
-        return 0
-    except OSError as error:
-        raise trio.BrokenResourceError(str(error)) from error
-
-
-class PolledEdge:
+class PolledEdge(_Sending):
     """A socket whose bytes are told by a `Poller`. Only one task receives from it, and one sends. It takes the socket
-    out of the stream: an edge at rest needs no more.
+    out of the stream: an edge at rest needs no more. `is_readable`: as far as is known.
     """
 
     __slots__ = (
         "_fd",
         "_has_ended",
         "_is_closed",
-        "_is_readable",
         "_poller",
         "_raw",
         "_take",
         "_task",
         "_told",
+        "is_readable",
     )
 
     def __init__(self, stream: trio.SocketStream, poller: Poller) -> None:
@@ -86,7 +89,7 @@ class PolledEdge:
         self._raw = socket.socket(family, kind, proto, fileno=self._fd)
         self._raw.settimeout(0)
         self._poller = poller
-        self._is_readable = self._has_ended = self._is_closed = False
+        self.is_readable = self._has_ended = self._is_closed = False
         self._task: trio.lowlevel.Task | None = None  # it waits until something comes
         self._take: Take | None = None  # what comes is offered there first
         self._told: Callable[[], None] | None = None
@@ -97,7 +100,7 @@ class PolledEdge:
         while True:
             if self._is_closed:
                 raise trio.ClosedResourceError("this end is closed")
-            if self._is_readable:
+            if self.is_readable:
                 await trio.lowlevel.checkpoint()  # whoever sends without pause has no more than his turn
             else:
                 await self._wait()
@@ -108,14 +111,14 @@ class PolledEdge:
     def tell(self, told: Callable[[], None] | None) -> None:
         """Call this from here on whenever something can be read, while nobody receives: now, if something can."""
         self._told = told
-        if told is not None and (self._is_readable or self._is_closed):
+        if told is not None and self.is_readable:
             told()
 
     async def rest(self, take: Take) -> bytes | None:
         """As `receive`, but what comes meanwhile is offered to `take` where it is told, and while that takes it this
         goes on waiting. None if `stir` is called.
         """
-        if self._is_readable or self._is_closed:
+        if self.is_readable:
             data = await self.receive()
             if not take(data):
                 return data
@@ -129,9 +132,6 @@ class PolledEdge:
         """Whoever rests goes on."""
         if self._take is not None:
             self._wake(outcome.Value(None))
-
-    def try_send(self, data: bytes | memoryview) -> int:
-        return _try_send(self._raw, data)
 
     async def send_all(self, data: bytes | memoryview) -> None:
         await trio.lowlevel.checkpoint()
@@ -155,7 +155,7 @@ class PolledEdge:
         """Whoever receives or sends goes on at once."""
         if self._is_closed:
             return
-        self._is_closed = True
+        self._is_closed = self.is_readable = True  # it is told, as an error
         self._poller.drop(self._fd)
         trio.lowlevel.notify_closing(self._raw)
         self._raw.close()
@@ -164,13 +164,13 @@ class PolledEdge:
         self._wake(outcome.Error(trio.ClosedResourceError("this end is closed")))
 
     def came(self, *, ended: bool) -> None:
-        self._is_readable = True
+        self.is_readable = True
         self._has_ended = self._has_ended or ended
         if self._told is not None:
             self._told()
         if self._take is None:
             self._wake(outcome.Value(None))
-        while self._take is not None and self._task is not None and self._is_readable:
+        while self._take is not None and self._task is not None and self.is_readable:
             result = outcome.capture(self._offer, self._take)
             if not isinstance(result, outcome.Value) or result.value is not None:
                 self._wake(result)
@@ -187,13 +187,13 @@ class PolledEdge:
         try:
             data = self._raw.recv(RECEIVE_BYTES)
         except (BlockingIOError, InterruptedError):
-            self._is_readable = False
+            self.is_readable = False
             return None
         except OSError as error:
             raise trio.BrokenResourceError(str(error)) from error
         # Less than there was room for is all that there was, and what comes then is told anew; but an end that was told
         # with it is told once.
-        self._is_readable = self._has_ended or len(data) == RECEIVE_BYTES
+        self.is_readable = self._has_ended or len(data) == RECEIVE_BYTES
         return data
 
     async def _wait(self) -> bytes | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-import outcome
 import trio
 
 from topics.server.api.message import PeerGone
@@ -23,7 +22,9 @@ from topics.server.wire.tasks import Attended, attend
 class RestingConnection(ABC):
     """`start`: has it served by a task again; without it, a task stays. `ended`: called when it has ended."""
 
-    __slots__ = ("_ended", "_is_at_rest", "_is_given_up", "_leaves", "_link", "_polled", "_start", "_told")
+    __slots__ = (
+        "_bug", "_ended", "_has_risen", "_is_at_rest", "_is_given_up", "_leaves", "_link", "_polled", "_start", "_told",
+    )  # fmt: skip
 
     def __init__(
         self, link: PeerLink, start: Callable[[Attended], None] | None, ended: Callable[[], None] | None
@@ -35,7 +36,9 @@ class RestingConnection(ABC):
         self._is_at_rest = False  # without a task
         self._leaves = False  # the task, for there is nothing more to do
         self._is_given_up = False
-        self._told: outcome.Outcome[bytes | None] | None = None  # what it was told at rest, for the task
+        self._has_risen = False  # for this, which it was told at rest, and perhaps a bug there
+        self._told: bytes | None = None
+        self._bug: Exception | None = None
 
     # What a connection is about.
 
@@ -67,27 +70,21 @@ class RestingConnection(ABC):
         """
         await attend(self)
 
-    async def attend(self, scope: trio.CancelScope) -> None:
-        self._link.scope = scope
-        await self._guarded()
-        if self._leaves:
-            assert self._polled is not None
-            self._leaves = False
-            self._is_at_rest = True
-            self._polled.tell(self._came)
-
     async def given_up(self) -> None:
         self._is_given_up = True
-        await self._guarded()
+        await self.attend(self._link.scope)
 
-    async def _guarded(self) -> None:
+    async def attend(self, scope: trio.CancelScope) -> None:
+        self._link.scope = scope
         goes_on = False
         try:
             if self._is_given_up:
                 await self._timed_out()
-            else:
-                await self._serve()
-                goes_on = self._leaves
+                return
+            if self._bug is not None:
+                raise self._bug
+            await self._serve()
+            goes_on = self._leaves
         except trio.Cancelled:
             goes_on = self._link.scope.cancel_called and not self._is_given_up  # for then it will be
             raise
@@ -100,6 +97,11 @@ class RestingConnection(ABC):
                 self._let_go()
                 await self._link.close()
                 self._has_ended()
+        if goes_on:
+            assert self._polled is not None
+            self._leaves = False
+            self._is_at_rest = True
+            self._polled.tell(self._came)
 
     # At rest.
 
@@ -111,15 +113,16 @@ class RestingConnection(ABC):
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._end_at_rest()
         except Exception as bug:  # noqa: BLE001 -- it ends this connection, and is not raised in who tells
-            self._rise(outcome.Error(bug))
+            self._bug = bug
+            self._rise()
 
-    def _rise(self, told: outcome.Outcome[bytes | None]) -> None:
+    def _rise(self, told: bytes | None = None) -> None:
         """A task goes on from this."""
         assert self._polled is not None
         assert self._start is not None
         self._polled.tell(None)
         self._is_at_rest = False
-        self._told = told
+        self._has_risen, self._told = True, told
         self._link.phase = Phase.BUSY  # it is not let go of before it is looked at
         self._start(self)
 

@@ -45,11 +45,9 @@ class TaskPool:
         while True:
             with trio.CancelScope() as scope:
                 await attended.attend(scope)
-                while (
-                    len(self._waiting) < WAITING_MAX
-                    and not scope.cancel_called
-                    and scope.deadline == math.inf
-                ):
+                while not scope.cancel_called and scope.deadline == math.inf:
+                    if len(self._waiting) >= WAITING_MAX:
+                        return
                     attended = await self._next()
                     await attended.attend(scope)
             if scope.cancelled_caught:
@@ -59,15 +57,14 @@ class TaskPool:
             attended = await self._next()
 
     async def _next(self) -> Attended:
-        task = trio.lowlevel.current_task()
-        self._waiting.append(task)
-
-        def leave(_: object) -> trio.lowlevel.Abort:
-            self._waiting.remove(task)
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        found: Attended = await trio.lowlevel.wait_task_rescheduled(leave)
+        self._waiting.append(trio.lowlevel.current_task())
+        found: Attended = await trio.lowlevel.wait_task_rescheduled(self._leave)
         return found
+
+    def _leave(self, _: object) -> trio.lowlevel.Abort:
+        """All that wait are cancelled together."""
+        self._waiting.clear()
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 async def attend(attended: Attended) -> None:
