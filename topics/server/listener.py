@@ -22,13 +22,13 @@ import attrs
 import trio
 
 from topics.kernel.errors import Code, Rejected
-from topics.server.api.edge import Edge
+from topics.server.api.edge import Edge, HandOver
 from topics.server.api.site import Site
 from topics.server.runtime.figures import PortCounts
 from topics.server.runtime.log import log
 from topics.server.tls import shake_hands
 from topics.server.wire.answers import AnswerWriter
-from topics.server.wire.connection import HandOver, WireConnection
+from topics.server.wire.connection import WireConnection
 from topics.server.wire.edges import PolledEdge, SocketEdge, TlsEdge
 from topics.server.wire.patience import WireOptions
 from topics.server.wire.poller import HAS_EPOLL, Poller

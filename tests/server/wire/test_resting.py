@@ -301,3 +301,131 @@ async def test_who_cancels_his_scope_is_given_up(kind):
 
         assert one.was_given_up
         nursery.cancel_scope.cancel()
+
+
+# Streams.
+
+BIG = post(b'{"records":[{"data":"%b"}]}' % (b"x" * 7000), path=b"/v0/topics/t")
+
+
+async def watching(port, *fields, body=b'{"topics":{"t":{"tail":true}},"heartbeat_ms":1000}'):
+    """A client whose stream has begun and waits."""
+    client = await trio.open_tcp_stream("127.0.0.1", port)
+    await client.send_all(post(body, *fields, path=b"/v0/watch"))
+    wid = re.search(b"wid_[-_A-Za-z0-9]+", await client.receive_some())[0]
+    await client.send_all(get(*fields, path=b"/v0/watch/" + wid))
+    await until(client, b"event: caught-up")
+    await settled()
+    return client
+
+
+async def until(client, text):
+    found = b""
+    while text not in found:
+        piece = await client.receive_some()
+        assert piece, found
+        found += piece
+    return found
+
+
+async def test_a_stream_has_no_task_between_its_pieces():
+    async with served() as (_, _, port, _):
+        (writer,) = await connected(port, 1)
+        first = await watching(port)
+        before = living()
+        watchers = [await watching(port) for _ in range(5)]
+        assert living() == before
+        for _ in range(3):
+            await writer.send_all(WRITE)
+            for client in (first, *watchers):
+                await until(client, b"event: record")
+            await settled()
+        assert living() == before
+        for client in (writer, first, *watchers):
+            await client.aclose()
+
+
+async def test_a_stream_at_rest_says_that_it_lives(mock_clock):
+    async with served() as (_, _, port, _):
+        client = await watching(port)
+        for _ in range(3):
+            mock_clock.jump(1.3)
+            assert b": " in await until(client, b"\r\n")
+            await settled()
+        await client.aclose()
+
+
+@pytest.mark.parametrize("how", ["end", "reset", "force"])
+async def test_a_stream_at_rest_whose_peer_goes_is_known_no_more(how):
+    async with served() as (listener, runtime, port, _):
+        client = await watching(port)
+        (slot,) = listener._open
+        if how == "end":
+            await client.send_eof()
+            await all_of(client)
+        elif how == "reset":
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else:
+            slot.force()
+        await client.aclose()
+        await settled()
+
+        site = listener._site
+        assert listener.connections == site.streams.taken == runtime.hub.readers == site.bugs == 0
+
+
+async def test_a_stream_at_rest_whose_peer_says_too_much_ends():
+    async with served() as (listener, _, port, _):
+        client = await watching(port)
+        await client.send_all(bytes(1 << 17))
+        await settled()
+        await client.aclose()
+        await settled()
+
+        assert listener.connections == listener._site.held_bytes == listener._site.bugs == 0
+
+
+async def test_a_stream_at_rest_ends_when_its_key_has_been_none_for_a_while(mock_clock):
+    async with served(keys=Keys(parse_keys("mine,theirs"))) as (listener, _, port, _):
+        client = await watching(port, AUTH)
+        listener._site.keys.replace(parse_keys("theirs"))
+        await settled()
+        assert listener.connections == 1
+        mock_clock.jump(REVOKED_GRACE_S + 1)
+        await all_of(client)
+
+        assert listener.connections == listener._site.streams.taken == 0
+        await client.aclose()
+
+
+async def test_a_stream_at_rest_is_told_of_a_drain():
+    async with served() as (_, runtime, port, _):
+        client = await watching(port)
+        runtime.hub.tell_all()
+        text = await all_of(client)
+
+        assert b"shutting_down" in text
+        assert text.endswith(b"0\r\n\r\n")
+        await client.aclose()
+
+
+async def test_who_does_not_read_behind_a_rest_misses_nothing_when_he_does():
+    async with served() as (listener, runtime, port, _):
+        client, (writer,) = await watching(port), await connected(port, 1)
+        await until(client, b'"$seq":1')
+        for slot in listener._open:
+            slot.edge._raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        for _ in range(100):
+            await writer.send_all(BIG)
+            await writer.receive_some()
+        await settled()
+        assert runtime.engine.topic_state("t").head_seq == 101
+        text = await until(client, b'"to_seq":101')
+
+        assert [int(seq) for seq in re.findall(rb'"\$seq":(\d+)', text)] == list(range(2, 102))
+        assert len(re.findall(rb"\bx{7000}\b", text)) == 100
+        await settled()
+        assert listener._site.unsent_bytes == 0
+        for each in (client, writer):
+            await each.aclose()

@@ -27,3 +27,9 @@ class Edge(Protocol):
     def close(self) -> None:
         """By force and without waiting: whoever sends or receives goes on at once."""
         ...
+
+
+class HandOver(Protocol):
+    """Takes a connection that is not served here, with every byte that was not, to its end."""
+
+    async def __call__(self, edge: Edge, unread: bytes, *, http2: bool, secure: bool) -> None: ...

@@ -50,8 +50,9 @@ class Source(Protocol):
     @property
     def bytes_per_s(self) -> int: ...
 
-    async def piece(self) -> bytes:
-        """The next bytes, none at the end.
+    async def piece(self) -> bytes | None:
+        """The next bytes, none at the end. None if there is nothing now, where `Unbounded.lent` was given what to call
+        when there is.
 
         Raises:
             StreamBroken: there are no more, and it is not the end.
@@ -62,7 +63,7 @@ class Source(Protocol):
 
 
 def _let_it_be() -> None: ...
-def _leave_it(_: SendNow) -> None: ...
+def _leave_it(_: SendNow, __: Resume | None) -> None: ...
 
 
 class Sized(msgspec.Struct, frozen=True):
@@ -73,6 +74,7 @@ class Sized(msgspec.Struct, frozen=True):
 
 
 SendNow = Callable[[bytes], bool]
+Resume = Callable[[], None]
 
 
 class Unbounded(msgspec.Struct, frozen=True):
@@ -80,12 +82,13 @@ class Unbounded(msgspec.Struct, frozen=True):
 
     `late`: called if the peer has taken nothing for STUCK_S. If he does within a moment, the next piece is sent.
     `lent`: a plane that can send without waiting gives it what sends a piece at once, to be called while `piece` is
-    awaited. True: it has gone. Else some of it may have, and the same piece is what `piece` gives next.
+    awaited, or has given None. True: it has gone. Else some of it may have, and the same piece is what `piece` gives
+    next. Perhaps it gives what asks for `piece` again as well: then nobody need wait for one.
     """
 
     source: Source
     late: Callable[[], None] = _let_it_be
-    lent: Callable[[SendNow], None] = _leave_it
+    lent: Callable[[SendNow, Resume | None], None] = _leave_it
 
 
 Body = bytes | Sized | Unbounded

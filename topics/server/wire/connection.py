@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
 from topics.kernel.errors import Code, Rejected
-from topics.server.api.edge import Edge
-from topics.server.api.message import Answer
+from topics.server.api.edge import Edge, HandOver
+from topics.server.api.message import Answer, Sized, Unbounded
 from topics.server.api.site import Admitted, Site
 from topics.server.auth.keys import REVOKED_GRACE_S, Key
 from topics.server.wire.again import Again, ServedHead
@@ -36,7 +36,7 @@ from topics.server.wire.head import WireHead, parse_head
 from topics.server.wire.link import LINGER_S, PeerLink
 from topics.server.wire.patience import Phase, WireOptions
 from topics.server.wire.resting import RestingConnection
-from topics.server.wire.streaming import send_stream
+from topics.server.wire.streaming import StreamedBody
 from topics.server.wire.tasks import Attended
 from topics.server.wire.websocket import WebSocket
 
@@ -46,18 +46,12 @@ _REMEMBERED_MAX: Final = 4096  # bytes of a head: ten thousand idle connections 
 _Protocol = Callable[[Edge, bytes], Awaitable[None]]  # serves the connection to its end, unread bytes first
 
 
-class HandOver(Protocol):
-    """Takes a connection that is not served here, with every byte that was not, to its end."""
-
-    async def __call__(self, edge: Edge, unread: bytes, *, http2: bool, secure: bool) -> None: ...
-
-
 class WireConnection(RestingConnection):
     """`hand_over` is awaited for what the wire does not serve; without it that is a 404."""
 
     __slots__ = (
-        "_again", "_body", "_hand_over", "_is_revoked", "_is_streaming", "_key", "_requests", "_secure", "_socket",
-        "_writer", "options", "site", "tick",
+        "_again", "_body", "_hand_over", "_has_peer_ended", "_is_revoked", "_key", "_requests", "_secure", "_socket",
+        "_stream", "_writer", "options", "site", "tick",
     )  # fmt: skip
 
     def __init__(
@@ -79,11 +73,11 @@ class WireConnection(RestingConnection):
         self._requests = 0
         self._socket: WebSocket | None = None
         self._key: Key | None = None
-        self._is_revoked = False
+        self._is_revoked = self._has_peer_ended = False
         self.tick: int | None = None  # of the wheel
         self._writer = AnswerWriter(self.options.now_s)
         self._again = Again(self._link, site, self._gather, self._stir)
-        self._is_streaming = False  # an answer in pieces, the last one
+        self._stream: StreamedBody | None = None  # an answer in pieces, the last one
         self._body: bytes | None = None  # of the present request, from when it is there until it is served
 
     @property
@@ -107,6 +101,8 @@ class WireConnection(RestingConnection):
         """As there."""
         self.site.wheel.drop(self)
         self._again.end()
+        if self._stream is not None:
+            self._stream.close()
         if self._key is not None:
             self._key.unbind(self._end_revoked)
 
@@ -140,6 +136,9 @@ class WireConnection(RestingConnection):
 
     def _look(self, edge: PolledEdge) -> None:
         """What comes is served where it comes, if it can be."""
+        if self._stream is not None:
+            self._look_at_peer(edge)
+            return
         while self._is_at_rest and edge.is_readable:
             data = edge.receive_nowait()
             if data is None or self._again.begin(self._key, data):
@@ -148,6 +147,22 @@ class WireConnection(RestingConnection):
                 self._rise(data)
             else:
                 self._end_at_rest()
+
+    def _look_at_peer(self, edge: PolledEdge) -> None:
+        """The end of the peer's side is the end of a stream that has no other."""
+        found = self._link.incoming.read_ahead_nowait(edge)
+        if found is None:
+            return
+        if found:
+            self._has_peer_ended = True
+            self._rise()
+        else:
+            self._end_at_rest()
+
+    def _resume(self) -> None:
+        """The stream has something to send."""
+        assert self._is_at_rest
+        self._rise()
 
     def _stir(self) -> None:
         """There is more to do behind what was begun than to send its answer."""
@@ -159,6 +174,9 @@ class WireConnection(RestingConnection):
     # Requests.
 
     async def _serve(self) -> None:
+        if self._stream is not None:
+            await self._send_stream(self._stream)
+            return
         while True:
             text = await self._read_head()
             if text is None:
@@ -224,12 +242,27 @@ class WireConnection(RestingConnection):
             return await self._go_on(self._gather(answer, wire))
         self._link.held.release()
         if not isinstance(answer.body, bytes):
-            self._is_streaming = True
-            await send_stream(self._link, self._writer, answer, answer.body, wire)
+            await self._begin_stream(answer, answer.body, wire)
             return False
         closes = self._gather(answer, wire)
         del answer  # what is gathered is all of it that is held
         return await self._go_on(closes)
+
+    async def _begin_stream(self, answer: Answer, body: Sized | Unbounded, wire: WireHead) -> None:
+        self._again.last = None
+        self._stream = StreamedBody(self._link, body, wire, None if self._polled is None else self._resume)
+        await self._stream.begin(self._writer, answer)
+        if wire.head.method == b"HEAD":
+            await self._link.linger()
+        else:
+            await self._send_stream(self._stream)
+
+    async def _send_stream(self, stream: StreamedBody) -> None:
+        """To the end of the connection, unless there is nothing to send now."""
+        if self._has_peer_ended or await stream.send():
+            await self._link.linger()
+        else:
+            self._leaves = True
 
     async def _serve_socket(self, admitted: Admitted, text: bytes) -> None:
         """To its end, as a stream of its key. Raises `Rejected` before it has begun."""
@@ -362,7 +395,7 @@ class WireConnection(RestingConnection):
     async def _broken(self, bug: Exception) -> None:
         self._link.outgoing.drop()
         answer = self.site.failed(bug, "connection")
-        if self._is_streaming:  # its head has gone, and nobody would take this for another
+        if self._stream is not None:  # its head has gone, and nobody would take this for another
             return
         with trio.move_on_after(LINGER_S), suppress(Exception):  # what broke may be the stream
             await self._end(answer)

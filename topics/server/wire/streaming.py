@@ -6,6 +6,8 @@ breaks a body off shows: fewer bytes came than the head had said, or no last chu
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 
 from topics.server.api.message import LATE_S, PART_BYTES, Answer, SendPace, Sized, Unbounded
@@ -17,41 +19,50 @@ from topics.server.wire.link import PeerLink
 _LAST_CHUNK = b"0\r\n\r\n"
 
 
-async def send_stream(
-    link: PeerLink, writer: AnswerWriter, answer: Answer, body: Sized | Unbounded, wire: WireHead
-) -> None:
-    """Send all of it, to the end of the connection.
-
-    Raises:
-        BrokenResourceError: the peer has gone or is too slow, or there is no more to send.
-        PeerGone: the peer has gone.
+class StreamedBody:
+    """A body on its way, piece by piece, each in a chunk if it goes in chunks. `resume`: called when there is something
+    to send, if the connection may rest while there is nothing.
     """
-    pace = SendPace(body, link.options.grace_s, trio.current_time())
-    chunked = isinstance(body, Unbounded) and not wire.old
-    try:
-        await link.answer_first()
-        await _send(link, pace, body, writer.stream_head(answer, body, chunked=chunked))
-        if wire.head.method == b"HEAD":
-            pass
-        elif isinstance(body, Sized):
-            await _Pieces(link, chunked=False).send(pace, body)
-        else:
-            async with link.watch():  # the end of the peer's side is the end of what has no other
-                await _Pieces(link, chunked=chunked).send(pace, body)
-        await link.linger()
-    except StreamBroken as broken:
-        raise trio.BrokenResourceError("the rest cannot be read") from broken
-    finally:
-        body.source.close()
 
+    __slots__ = ("_body", "_chunked", "_gone", "_link", "_pace")
 
-class _Pieces:
-    """A body on its way, piece by piece, each in a chunk if it goes in chunks."""
-
-    def __init__(self, link: PeerLink, *, chunked: bool) -> None:
+    def __init__(
+        self, link: PeerLink, body: Sized | Unbounded, wire: WireHead, resume: Callable[[], None] | None
+    ) -> None:
         self._link = link
-        self._chunked = chunked
+        self._body = body
+        self._chunked = isinstance(body, Unbounded) and not wire.old
+        self._pace = SendPace(body, link.options.grace_s, trio.current_time())
         self._gone = 0  # of the piece that comes next
+        if isinstance(body, Unbounded):
+            body.lent(self.send_now, resume)
+
+    async def begin(self, writer: AnswerWriter, answer: Answer) -> None:
+        """The head. Raises as `send`."""
+        await self._link.answer_first()
+        await self._send(writer.stream_head(answer, self._body, chunked=self._chunked))
+
+    async def send(self) -> bool:
+        """All that there is. False if it is not all that there will be: `resume` is called when there is more.
+
+        Raises:
+            BrokenResourceError: the peer has gone or is too slow, or there is no more to send.
+            PeerGone: the peer has gone.
+        """
+        is_sent = True
+        try:
+            if isinstance(self._body, Sized):
+                await self._send_pieces()
+            else:
+                async with self._link.watch():  # the end of the peer's side is the end of what has no other
+                    is_sent = await self._send_pieces()
+        except StreamBroken as broken:
+            raise trio.BrokenResourceError("the rest cannot be read") from broken
+        return is_sent
+
+    def close(self) -> None:
+        """Nothing more is sent."""
+        self._body.source.close()
 
     def send_now(self, piece: bytes) -> bool:
         """From where it was made, and no task is woken. Who sends what is left is told why it does not go."""
@@ -65,30 +76,30 @@ class _Pieces:
         self._gone = sent
         return False
 
-    async def send(self, pace: SendPace, body: Sized | Unbounded) -> None:
-        if isinstance(body, Unbounded):
-            body.lent(self.send_now)
-        while piece := await body.source.piece():
+    async def _send_pieces(self) -> bool:
+        while piece := await self._body.source.piece():
             framed = self._framed(piece)
             rest, self._gone = memoryview(framed)[self._gone :] if self._gone else framed, 0
-            await _send(self._link, pace, body, rest)
+            await self._send(rest)
+        if piece is None:
+            return False
         if self._chunked:
-            await _send(self._link, pace, body, _LAST_CHUNK)
+            await self._send(_LAST_CHUNK)
+        return True
 
     def _framed(self, piece: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(piece), piece) if self._chunked else piece
 
-
-async def _send(link: PeerLink, pace: SendPace, body: Sized | Unbounded, piece: bytes | memoryview) -> None:
-    sent = link.edge.try_send(piece)  # mostly all, and then nothing is to be waited for
-    rest = memoryview(piece)[sent:]
-    for at in range(0, len(rest), PART_BYTES):
-        part = rest[at : at + PART_BYTES]
-        deadline = pace.deadline(len(part), trio.current_time())
-        late = body.late if isinstance(body, Unbounded) else None
-        with trio.move_on_at(deadline if late is None else deadline + LATE_S) as patience:
-            await link.edge.send_all(part)
-        if late is not None and trio.current_time() > deadline:
-            late()
-        if patience.cancelled_caught:
-            raise trio.BrokenResourceError(f"slower than {pace.bytes_per_s} bytes a second")
+    async def _send(self, piece: bytes | memoryview) -> None:
+        edge, late = self._link.edge, self._body.late if isinstance(self._body, Unbounded) else None
+        sent = edge.try_send(piece)  # mostly all, and then nothing is to be waited for
+        rest = memoryview(piece)[sent:]
+        for at in range(0, len(rest), PART_BYTES):
+            part = rest[at : at + PART_BYTES]
+            deadline = self._pace.deadline(len(part), trio.current_time())
+            with trio.move_on_at(deadline if late is None else deadline + LATE_S) as patience:
+                await edge.send_all(part)
+            if late is not None and trio.current_time() > deadline:
+                late()
+            if patience.cancelled_caught:
+                raise trio.BrokenResourceError(f"slower than {self._pace.bytes_per_s} bytes a second")

@@ -1,9 +1,10 @@
 """The stream of a session: what goes out next, and how it ends (http-api 9, semantics 11).
 
 A plane asks for a piece when it has sent the last one: so much is held for a client who does not read, and he goes on
-from his cursor when he does. While there is nothing to send, the connection's own task sleeps here. What comes then,
-and is at hand, is sent by whoever tells of it, if the plane has lent what sends without waiting: the task sleeps on
-(decision 79). It is woken by what takes longer, or does not go at once, by a second stream and by a drain.
+from his cursor when he does. While there is nothing to send, the connection's own task sleeps here, or leaves, if the
+plane has lent what calls it back. What comes then, and is at hand, is sent by whoever tells of it, if the plane has
+lent what sends without waiting: nobody is woken (decision 79). A task is needed for what takes longer, or does not go
+at once, for a second stream and for a drain.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import outcome
 import trio
 
 from topics.embed.aio.runtime import Runtime
@@ -19,7 +19,7 @@ from topics.embed.aio.watcher import THROTTLED_S, Step, Watched, Watcher
 from topics.log.reads.watching import after_gap
 from topics.server.api.events import RETRY, event, heartbeat, with_id
 from topics.server.api.memory import Share
-from topics.server.api.message import SendNow
+from topics.server.api.message import Resume, SendNow
 from topics.server.api.watching.frames import (
     caught_up_fields,
     deleted_fields,
@@ -48,8 +48,8 @@ class WatchStream:
     """
 
     __slots__ = (
-        "_begun", "_is_due", "_last", "_made", "_over", "_room", "_runtime", "_send_now", "_sent_at", "_session",
-        "_task", "_told_slow", "_unsent", "_watcher", "bytes_per_s", "tick",
+        "_begun", "_bug", "_is_due", "_is_left", "_last", "_made", "_over", "_resume", "_room", "_runtime", "_send_now",
+        "_sent_at", "_session", "_task", "_told_slow", "_unsent", "_watcher", "bytes_per_s", "tick",
     )  # fmt: skip
 
     def __init__(
@@ -76,28 +76,33 @@ class WatchStream:
         self._begun: bytes | None = last_id  # until it has begun
         self._last = b""  # what is said at the end
         self._send_now: SendNow | None = None
+        self._resume: Resume | None = None
+        self._is_left = False  # nobody waits for a piece until it is called for
+        self._bug: Exception | None = None
         self._unsent = b""  # a piece that did not go at once, or not all of it
         self._over = self._is_due = False
         self._sent_at = 0.0
 
-    def lent(self, send_now: SendNow) -> None:
-        """A plane that has it: see `Unbounded`."""
-        self._send_now = send_now
+    def lent(self, send_now: SendNow, resume: Resume | None) -> None:
+        """A plane that has them: see `Unbounded`."""
+        self._send_now, self._resume = send_now, resume
 
-    async def piece(self) -> bytes:
-        """What is next, or a sign of life; an error that ends it is the last event."""
-        self._room.release()  # the last piece has been taken
+    async def piece(self) -> bytes | None:
+        """What is next, or a sign of life; an error that ends it is the last event. None: it is called for."""
         if self._begun is not None:
             return self._begin(self._begun)
-        self._arrived()
+        if not self._unsent:
+            self._room.release()  # the last piece has been taken
+            self._arrived()
         self._watcher.is_sending = False
         try:
             if self._watcher.has_ready:
                 await trio.lowlevel.checkpoint()  # who has much to read must not hold up the others
             return await self._next()
         finally:
-            self._watcher.is_sending = True
-            self._sent_at = trio.current_time()
+            if not self._is_left:
+                self._watcher.is_sending = True
+                self._sent_at = trio.current_time()
 
     def cut(self) -> None:
         """Its client took nothing for too long. Whoever sends goes on for a moment, so he may learn why it ends."""
@@ -142,8 +147,10 @@ class WatchStream:
         self._runtime.wheel.set(self, self._sent_at + self._session.heartbeat_s)
         return with_id(RETRY, self._session.id())
 
-    async def _next(self) -> bytes:
+    async def _next(self) -> bytes | None:
         while True:
+            if self._bug is not None:
+                raise self._bug
             if self._unsent:
                 piece, self._unsent = self._unsent, b""
                 return piece
@@ -159,6 +166,9 @@ class WatchStream:
                 return b"".join(events)
             if self._is_due:
                 return self._heartbeat()
+            if self._resume is not None:
+                self._is_left = True
+                return None
             await self._sleep()
 
     def _is_sent_now(self) -> bool:
@@ -242,15 +252,19 @@ class WatchStream:
         return trio.lowlevel.Abort.SUCCEEDED
 
     def _wake(self) -> None:
-        task, self._task = self._task, None
-        if task is None:
+        task, is_left = self._task, self._is_left
+        if task is None and not is_left:
             return
+        self._task, self._is_left = None, False
         try:
             is_sent = self._is_sent_now()
         except Exception as bug:  # noqa: BLE001 -- it ends this connection, and is not raised in who tells of news
-            trio.lowlevel.reschedule(task, outcome.Error(bug))
-            return
+            self._bug = bug
+            is_sent = False
         if is_sent:
-            self._task = task
-        else:
+            self._task, self._is_left = task, is_left
+        elif task is not None:
             trio.lowlevel.reschedule(task)
+        else:
+            assert self._resume is not None
+            self._resume()
