@@ -18,8 +18,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.server.wire.places import alone, serve_connection
 from tests.transcripts.steps import CLOSED, KEPT, Case, Eof, Get, Quiet, Send, Step, Wait, get
+from topics.server.api.edge import HandOver
 from topics.server.api.site import Site
-from topics.server.wire.connection import HandOver, WireOptions
+from topics.server.wire.patience import WireOptions
 from topics.testing.streams import MemoryEdge, edge_pair
 
 STUCK_S = 2.0  # of nobody having anything to do, on a real clock: a thread may still be at work

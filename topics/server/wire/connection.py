@@ -103,12 +103,14 @@ class WireConnection(RestingConnection):
         self._again.end()
         if self._stream is not None:
             self._stream.close()
+        self._leave_key()
+
+    def _leave_key(self) -> None:
         if self._key is not None:
             self._key.unbind(self._end_revoked)
 
     def _belong_to(self, key: Key) -> None:
-        if self._key is not None:
-            self._key.unbind(self._end_revoked)
+        self._leave_key()
         self._key = key
         key.bind(self._end_revoked)
 
@@ -158,11 +160,6 @@ class WireConnection(RestingConnection):
             self._rise()
         else:
             self._end_at_rest()
-
-    def _resume(self) -> None:
-        """The stream has something to send."""
-        assert self._is_at_rest
-        self._rise()
 
     def _stir(self) -> None:
         """There is more to do behind what was begun than to send its answer."""
@@ -250,7 +247,7 @@ class WireConnection(RestingConnection):
 
     async def _begin_stream(self, answer: Answer, body: Sized | Unbounded, wire: WireHead) -> None:
         self._again.last = None
-        self._stream = StreamedBody(self._link, body, wire, None if self._polled is None else self._resume)
+        self._stream = StreamedBody(self._link, body, wire, None if self._polled is None else self._rise)
         await self._stream.begin(self._writer, answer)
         if wire.head.method == b"HEAD":
             await self._link.linger()
