@@ -265,8 +265,7 @@ class Purge(OfTopic, Call[int], frozen=True, eq=False):
 
     Raises:
         Rejected: topic_not_found, not_a_queue.
-        Unreachable: if it was sent, it may have been carried out. It is not repeated: a second time it would reach
-            jobs that came in between.
+        Unreachable: if it was sent, it may have been carried out. Not repeated: it would reach jobs that came since.
     """
 
     def exchange(self, line: Line) -> Talk[int]:
@@ -307,7 +306,8 @@ def redrive(
     """
     if source is None:
         source = yield from dead_letter_topic(topic)
-    return (yield from Redrive(topic, source, seqs=(seqs,) if isinstance(seqs, int) else seqs, limit=limit))
+    listed = (seqs,) if isinstance(seqs, int) else seqs
+    return (yield from Redrive(topic, source, seqs=listed, limit=limit))
 
 
 # Comforts (queues 7).
