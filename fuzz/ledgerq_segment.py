@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from topics.codec.ledgerq.encode import encode_entry
-from topics.codec.ledgerq.entries import Entry, Flaw, decode_segment
+from topics.codec.ledgerq.entries import BrokenEntry, LedgerqEntry, decode_segment
 from topics.codec.ledgerq.layout import CHECKSUM_SIZE, LENGTH_SIZE, RELEASE, SEED, Dialect
 from topics.codec.primitives import U32
 
@@ -21,14 +21,14 @@ def check(data: bytes) -> None:
     segment = data[1:]
     at = min(dialect.header_size, len(segment))
     for found in decode_segment(segment, dialect):
-        if isinstance(found, Flaw):
+        if isinstance(found, BrokenEntry):
             assert found.offset in (at, 0), "bytes are passed over in silence"
             at = max(at, found.stop)
             continue
         assert found.offset == at, "bytes are passed over in silence"
         at += U32.unpack_from(segment, at)[0] + LENGTH_SIZE
         (again,) = decode_segment(encode_entry(found), SEED, after_id=found.id - 1)
-        assert isinstance(again, Entry)
+        assert isinstance(again, LedgerqEntry)
         assert _told(again) == _told(found), "an entry does not come back"
     assert at == len(segment), "bytes are passed over in silence"
 
@@ -51,7 +51,7 @@ def _dialect(data: bytes) -> Dialect:
     return RELEASE if data[:1] == b"\1" else SEED
 
 
-def _told(entry: Entry) -> tuple[object, ...]:
+def _told(entry: LedgerqEntry) -> tuple[object, ...]:
     return (
         entry.type, entry.id, entry.timestamp_ns, entry.payload, entry.headers, entry.expires_ns, entry.priority,
         entry.is_compressed,

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from models.oracle_network import Network, Record, Router, TopicLog
 from tests.support.scene import SMALL, Scene, append
-from topics.engine.commands import Ack, CatchUp, Claim, DeleteRouter, PutRouter
+from topics.engine.commands import Ack, Claim, DeleteRouter, PutRouter, WaitForCopies
 from topics.engine.verify import canonical
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import MOVE_RETRY_MAX_MS
@@ -197,7 +197,7 @@ class Routers(RuleBasedStateMachine):
         """Who reads when these are written has those of them that ever come there, wherever they have to come from."""
         engine, reader = self.scene.engine, self.scene.opened.reader
         self.network.catch_up(self.scene.clock.now_ms())
-        ticket = engine.propose(CatchUp(topic=name))
+        ticket = engine.propose(WaitForCopies(topic=name))
         self.scene.drain()
         while not ticket.done and (order := engine.forwards.take()) is not None:
             carry_out(engine, forwarding(engine, reader.read, order), self.scene.drain)

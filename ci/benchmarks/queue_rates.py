@@ -25,7 +25,7 @@ from ci.benchmarks.job_sides import PAYLOADS, SYSTEMS
 from ci.benchmarks.payload import BATCH, PAYLOAD_BYTES
 from ci.benchmarks.turns import take_turns
 from topics.cli.bench.connection import Connection
-from topics.cli.bench.in_process import Calls, Library, litequeue, persist_queue
+from topics.cli.bench.in_process import Library, QueueCalls, litequeue, persist_queue
 from topics.cli.bench.processes import MissingPeer
 from topics.cli.bench.systems import QUEUE, Running
 
@@ -125,7 +125,7 @@ def _sqlite(path: Path, durability: str) -> AbstractContextManager[Running]:
 
 
 @contextmanager
-def _library(make: Callable[[Path, str], Calls], path: Path, durability: str) -> Iterator[Running]:
+def _library(make: Callable[[Path, str], QueueCalls], path: Path, durability: str) -> Iterator[Running]:
     calls = make(path / "peer", CLASSES[durability])
     yield Running(lambda _: Library(calls, PAYLOADS))
 

@@ -16,11 +16,11 @@ from topics.calls.producing.batches import (
     Batches,
     Outcome,
     ProducerBatch,
-    Put,
+    ProducerPut,
     Rules,
     deliver,
 )
-from topics.calls.records import PutMany
+from topics.calls.records import PutManyCall
 from topics.kernel.errors import Code
 
 
@@ -131,7 +131,7 @@ def test_a_record_that_is_refused_takes_no_other_along(kinds: Sequence[str], end
 
     def answer(call: Any) -> Appended:
         nonlocal writes
-        assert isinstance(call, PutMany)
+        assert isinstance(call, PutManyCall)
         writes += 1
         if writes >= ends_at:
             raise Fatal("gone")
@@ -163,13 +163,13 @@ def test_a_record_that_is_refused_takes_no_other_along(kinds: Sequence[str], end
 
 def test_a_record_stays_as_it_was_put() -> None:
     value, meta = {"a": [1]}, {"m": "v"}
-    record, size = Put(value, tag="t", meta=meta).record()
+    record, size = ProducerPut(value, tag="t", meta=meta).record()
     value["a"].append(2)
     meta["m"] = "w"
 
     assert record == {"data": Raw(b'{"a":[1]}'), "tag": "t", "meta": {"m": "v"}}
     assert size == len('{"a":[1]}') + len('{"m":"v"}') + RECORD_OVERHEAD
-    assert Put(b"\x00").record() == ({"data": b"\x00"}, 1 + RECORD_OVERHEAD)
+    assert ProducerPut(b"\x00").record() == ({"data": b"\x00"}, 1 + RECORD_OVERHEAD)
 
 
 @pytest.mark.parametrize(

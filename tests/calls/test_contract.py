@@ -384,7 +384,7 @@ def test_a_script_of_every_call_gives_the_same(kind: str, tmp_path: Path, expect
 
     assert {name: found[name] for name in found if found[name] != expected[name]} == {}
     assert found.keys() == expected.keys()
-    of_clients = {topics_of(name) for name in ("Sync", "Health", "Ready", "Pressure", "Keys")}
+    of_clients = {topics_of(f"{name}Call") for name in ("Sync", "Health", "Ready", "Pressure", "Keys")}
     assert handing.seen == concrete(Call) - of_clients
     made = {f"topic-{name}" for name in OF_TOPIC} | {f"queue-{name}" for name in OF_QUEUE}
     made |= {f"consumers-{name}" for name in OF_CONSUMER}

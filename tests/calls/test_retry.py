@@ -99,17 +99,18 @@ ROW = {
 
 # A call, what the server says, what comes of it, the methods that were sent, how often was slept.
 CASES: dict[str, tuple[Callable[[], Steps[Any]], Sequence[Said], Callable[[Any], object], str, int]] = {
-    "one answer": (topics.Health, [said(200, {"status": "ok"})], dict, "GET", 0),
+    "one answer": (topics.HealthCall, [said(200, {"status": "ok"})], dict, "GET", 0),
     "a write whose answer is lost is repeated": (
-        lambda: records.Put("t", 1), [lost(), said(200, WRITTEN)], lambda it: it.seqs, "POST POST", 1,
+        lambda: records.PutCall("t", 1), [lost(), said(200, WRITTEN)], lambda it: it.seqs, "POST POST", 1,
     ),
     "later": (
-        lambda: records.Read("t"), [refused(503, "not_ready", "3"), said(200, PAGE)],
+        lambda: records.ReadCall("t"), [refused(503, "not_ready", "3"), said(200, PAGE)],
         lambda it: it.records[0].data, "POST POST", 1,
     ),
-    "a delete is not repeated": (lambda: topics.Delete("t"), [lost()], str, "DELETE", 0),
+    "a delete is not repeated": (lambda: topics.DeleteTopicCall("t"), [lost()], str, "DELETE", 0),
     "several requests of one call": (
-        lambda: topics.List(""), [said(200, {"topics": [ROW], "next_cursor": "c"}), lost(), said(200, {"topics": []})],
+        lambda: topics.ListTopicsCall(""), [said(200, {"topics": [ROW], "next_cursor": "c"}), lost(),
+        said(200, {"topics": []})],
         lambda it: [row.topic for row in it], "GET GET GET", 1,
     ),
     "several calls, one of them refused": (
@@ -120,7 +121,7 @@ CASES: dict[str, tuple[Callable[[], Steps[Any]], Sequence[Said], Callable[[Any],
         lambda: topics.create("t", exist_ok=True), [refused(409, "topic_exists_incompatible", reason="config")],
         str, "PUT", 0,
     ),
-    "what is no answer": (lambda: topics.State("t"), [said(200, [])], str, "GET", 0),
+    "what is no answer": (lambda: topics.StateCall("t"), [said(200, [])], str, "GET", 0),
 }  # fmt: skip
 
 
@@ -144,7 +145,7 @@ def test_blocking_and_async_transports_drive_the_same_calls(name: str) -> None:
 def test_a_write_found_by_its_own_key_is_this_write() -> None:
     def again(**key: Any) -> Appended:
         return blocking(
-            records.Put("t", 1, **key), Peer(said(200, WRITTEN | {"deduped": True, "same_body": True}))
+            records.PutCall("t", 1, **key), Peer(said(200, WRITTEN | {"deduped": True, "same_body": True}))
         )
 
     own, callers = again(), again(idempotency_key="mine")
@@ -155,4 +156,4 @@ def test_a_write_found_by_its_own_key_is_this_write() -> None:
 def test_what_refuses_in_the_middle_is_told_by_the_call_itself() -> None:
     peer = Peer(said(200, WRITTEN | {"deduped": True, "same_body": False}))
     with pytest.raises(Rejected, match="was used for other records"):
-        blocking(records.Put("t", 1, idempotency_key="mine"), peer)
+        blocking(records.PutCall("t", 1, idempotency_key="mine"), peer)

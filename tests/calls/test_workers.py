@@ -20,7 +20,7 @@ from tests.support.embedded import wait_until
 from topics.calls.awaiting import AsyncTopicStore
 from topics.calls.blocking import TopicStore
 from topics.calls.call import Call, Steps, drive
-from topics.calls.queues.jobs import Ack, Claim, Extend
+from topics.calls.queues.jobs import AckCall, ClaimCall, ExtendCall
 from topics.calls.trouble import Trouble, Unreachable
 from topics.cli.demo.private_server import PrivateServer
 from topics.kernel.errors import Code
@@ -404,7 +404,7 @@ class Failing(TopicStore):
 
     def _answer(self, call: Call[Any]) -> Any:
         fails = isinstance(call, self.kind) and self.times > 0
-        is_heard = not fails or (self.kind is not Claim and self.times % 2 == 0)
+        is_heard = not fails or (self.kind is not ClaimCall and self.times % 2 == 0)
         found = self.store.do(call) if is_heard else None
         if fails:
             self.times -= 1
@@ -422,7 +422,7 @@ class Failing(TopicStore):
 
 
 @pytest.mark.rule("Q6.2")
-@pytest.mark.parametrize("kind", [Claim, Ack, Extend])
+@pytest.mark.parametrize("kind", [ClaimCall, AckCall, ExtendCall])
 def test_what_fails_on_the_way_is_done_again(
     tmp_path: Path, kind: type[Call[Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -434,7 +434,7 @@ def test_what_fails_on_the_way_is_done_again(
         with failing.worker("jobs", node="w", concurrency=2) as worker:
 
             def handle(job: topics.Job) -> None:
-                while kind is Extend and failing.times:
+                while kind is ExtendCall and failing.times:
                     assert opened.queue("jobs").get(timeout=0.05) is None
                 done.append(job.data)
                 if len(done) == 3:
@@ -445,7 +445,7 @@ def test_what_fails_on_the_way_is_done_again(
         assert counts_of(queue) == (0, 0, 0)
         away = ["http://there: gone; trying again until it is there", f"{opened.where} is there again"]
         said = [message for message in caplog.messages if "there" in message]
-        assert said == (away if kind is Claim else [])
+        assert said == (away if kind is ClaimCall else [])
 
 
 def test_a_store_that_is_closed_ends_its_worker(tmp_path: Path) -> None:

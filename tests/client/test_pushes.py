@@ -23,7 +23,7 @@ from tests.client.peer import Peer, answer, error
 from tests.client.scripted import Line, Relay, scripted
 from tests.support.embedded import wait_until
 from topics.calls.awaiting import AsyncJob
-from topics.calls.queues.jobs import Ack, Nack
+from topics.calls.queues.jobs import AckCall, NackCall
 from topics.calls.trouble import Trouble, Unreachable
 from topics.calls.workers.desk import Desk
 from topics.calls.workers.leases import Leases
@@ -71,7 +71,7 @@ class Place:
         return job
 
     async def ack(self, *jobs: AsyncJob) -> Any:
-        reply = await self.supply.tell(Ack(Queue(), jobs))
+        reply = await self.supply.tell(AckCall(Queue(), jobs))
         for job in jobs:
             job.is_settled = True
             self.desk.done(job)
@@ -123,9 +123,9 @@ def test_it_asks_for_as_many_as_there_are_hands_and_acks_that_are_due_together_a
             told[call.jobs[0].seq] = sorted((await place.supply.tell(call)).seqs)
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(tell, Nack(Queue(), [second], reason="no"))
-            tasks.start_soon(tell, Ack(Queue(), [first]))
-            tasks.start_soon(tell, Ack(Queue(), [third]))
+            tasks.start_soon(tell, NackCall(Queue(), [second], reason="no"))
+            tasks.start_soon(tell, AckCall(Queue(), [first]))
+            tasks.start_soon(tell, AckCall(Queue(), [third]))
         assert told == {1: [1, 3], 2: [2], 3: [1, 3]}
         place.desk.stop()
         await place.desk.ended.wait()
@@ -150,7 +150,7 @@ def test_a_connection_that_is_closed_loses_its_leases_and_another_one_is_made(pl
     async def work(place: Place) -> None:
         lost = await place.next()
         with pytest.raises(Unreachable) as told:
-            await place.supply.tell(Ack(Queue(), [lost]))
+            await place.supply.tell(AckCall(Queue(), [lost]))
         assert (told.value.reason, told.value.sent, lost.is_lost, lost.is_settled) == (
             Trouble.LOST,
             True,

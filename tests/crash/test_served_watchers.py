@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from topics.embed.aio.pages import Pages
+from topics.embed.aio.pages import PageReader
 from topics.embed.aio.runtime import Runtime
 from topics.log.floors import Reason
 from topics.server.api.watching.sessions import WatchSession
@@ -72,7 +72,7 @@ def begun_further(begin, watches):
     return begun
 
 
-class UntoldPages(Pages):
+class UntoldPages(PageReader):
     """A tombstone is left out, where a topic was not created anew."""
 
     async def page(self, *asked):

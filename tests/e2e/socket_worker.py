@@ -20,7 +20,7 @@ import anyio
 
 import topics
 from topics.calls.patience import Patience
-from topics.calls.queues.jobs import Ack, Extend
+from topics.calls.queues.jobs import AckCall, ExtendCall
 
 CONCURRENCY = 8
 FREEZES, LASTS = 0.002, 0.02  # of jobs
@@ -44,13 +44,13 @@ class Telling:
 
     async def tell(self, call):
         jobs, asked_ms = list(call.jobs), now_ms()
-        if isinstance(call, Extend):
+        if isinstance(call, ExtendCall):
             found = await self._supply.tell(call)
             longer = {job.lease_id: found.deadline for job in jobs if job.seq in found.seqs}
             self.deadlines.update(longer)
             tell("longer", longer)
             return found
-        action = "ack" if isinstance(call, Ack) else "nack"
+        action = "ack" if isinstance(call, AckCall) else "nack"
         tell(f"{action}ing", asked_ms, [job.lease_id for job in jobs])
         found = await self._supply.tell(call)
         done, skipped = ([job.seq for job in jobs if job.seq in seqs] for seqs in (found.seqs, found.skipped))

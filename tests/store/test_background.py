@@ -9,7 +9,7 @@ import trio
 
 from tests.support.scene import Scene
 from topics.engine.checkpoint import SegmentRules
-from topics.host.checkpoint.steps import Blocking, Propose, Swap, Wait
+from topics.host.checkpoint.steps import Blocking, Propose, Swap, WaitForBatch
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.store.background import AGAIN_S, FAILED_MAX_S, FAILED_S, BackgroundWork
 from topics.store.steps import drive, drive_async
@@ -47,7 +47,7 @@ def doing(scene):
                 call()
             case Propose(command):
                 scene.run(command)
-            case Wait():
+            case WaitForBatch():
                 scene.drain()
 
     return do
@@ -136,7 +136,7 @@ def test_what_is_checked_between_the_steps_ends_a_work(scene, carry_out):
     done = []
     background = BackgroundWork(scene.opened.checkpointer, check)
     with pytest.raises(Rejected, match="planted"):
-        carry_out(background.work(lambda: iter_of([Wait()] * 5)), done.append)
+        carry_out(background.work(lambda: iter_of([WaitForBatch()] * 5)), done.append)
     assert len(done) == 2
     assert background.failures == 0
 

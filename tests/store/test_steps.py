@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from topics.host.checkpoint.steps import Blocking, ResumeBatches, Step, Swap, Wait
+from topics.host.checkpoint.steps import Blocking, ResumeBatches, Step, Swap, WaitForBatch
 from topics.store.steps import drive, drive_async
 
 
@@ -53,13 +53,13 @@ def script(request):
 def test_steps_are_carried_out_in_their_order_and_the_end_says_what_came_out(script):
     def steps():
         yield Blocking(script.call("reads"))
-        yield Wait()
+        yield WaitForBatch()
         yield Swap(script.call("swaps"))
         yield ResumeBatches()
         return "done"
 
     assert script.carry_out(steps()) == "done"
-    assert script.seen == ["reads", "Wait", "swaps", "ResumeBatches"]
+    assert script.seen == ["reads", "WaitForBatch", "swaps", "ResumeBatches"]
 
 
 def test_an_error_is_raised_at_its_step_and_the_generator_may_go_on(script):
@@ -96,7 +96,7 @@ def test_what_nobody_catches_ends_the_work_and_what_it_has_taken_is_given_back(s
 def test_a_generator_without_a_step_is_at_its_end_at_once(script):
     def steps():
         return 7
-        yield Wait()
+        yield WaitForBatch()
 
     assert script.carry_out(steps()) == 7
     assert script.seen == []

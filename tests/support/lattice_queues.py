@@ -6,7 +6,7 @@ from topics.codec.cell import CellMap
 from topics.lattice.queues.entries import Entries
 from topics.lattice.queues.fence import Lease
 from topics.lattice.queues.metadata import Metadata
-from topics.lattice.queues.queue_state import QueueState
+from topics.lattice.queues.queue_state import LatticeQueueState
 from topics.lattice.queues.record import QueueRecord
 
 
@@ -16,7 +16,7 @@ def record(value, *, key=None, timestamp=0, headers=None):
 
 def state(start, values, *, timestamp=0, meta=None, stamps=None, lease=None):
     """A state of records with these values, as the page writes them: `(start, [b, c])`."""
-    return QueueState(
+    return LatticeQueueState(
         entries=Entries.empty(start).extend([record(value) for value in values]),
         metadata=Metadata.from_cells(meta or {}, stamps or {}),
         timestamp=timestamp,
@@ -44,7 +44,7 @@ metadatas = st.builds(
 leases = st.just(Lease()) | st.builds(Lease, st.integers(1, 2), st.sampled_from("ab"), st.integers(0, 3))
 
 hostile = st.builds(
-    QueueState,
+    LatticeQueueState,
     entries=st.builds(
         lambda start, values: Entries.empty(start).extend([record(value) for value in values]),
         st.integers(0, 6),

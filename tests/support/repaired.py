@@ -5,7 +5,7 @@ from __future__ import annotations
 from topics.audit.recovery import read
 from topics.audit.repair.repairing import repair
 from topics.codec.log.frame import decode_frame
-from topics.host.segments.reading import Reader
+from topics.host.segments.reading import ExtentReader
 from topics.kernel.errors import Corrupt
 from topics.log.index import LIVE
 from topics.log.reads.frames import extents_of
@@ -36,7 +36,7 @@ def view(disk):
 def record(disk, topic, at):
     (extent,) = extents_of(topic, at, at + 1)
     try:
-        view = decode_frame(Reader(disk).read(extent), 0)
+        view = decode_frame(ExtentReader(disk).read(extent), 0)
     except (Corrupt, OSError):
         return None
     return view.data if (view.topic_id, view.seq) == (topic.topic_id, topic.index.seq_at(at)) else None

@@ -38,7 +38,7 @@ from topics.engine.commands import (
     Sync,
 )
 from topics.engine.replies import Appended, JobsClaimed
-from topics.host.checkpoint.steps import Blocking, Propose, Swap, Wait
+from topics.host.checkpoint.steps import Blocking, Propose, Swap, WaitForBatch
 from topics.host.directory.layout import Format
 from topics.host.directory.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.system.memory import MemoryDisk
@@ -221,7 +221,7 @@ class _Story:
                     call()
                 case Propose(command):
                     self._run(command)
-                case Wait():
+                case WaitForBatch():
                     self._drain()
                 case _:
                     pass

@@ -191,16 +191,16 @@ class Topic:
         self.store = store
         self.name = name
 
-    put = of_topic(of_records.Put)
-    put_many = of_topic(of_records.PutMany)
-    read = of_topic(of_records.Read)
+    put = of_topic(of_records.PutCall)
+    put_many = of_topic(of_records.PutManyCall)
+    read = of_topic(of_records.ReadCall)
     pages = stream_of(of_records.Pages)
     records = stream_of(of_records.Records)
     follow = stream_of(of_records.Follow)
-    delete = of_topic(of_records.Delete)
+    delete = of_topic(of_records.DeleteRecordsCall)
     configure = of_topic(of_topics.configure)
-    state = of_topic(of_topics.State)
-    consumers = of_topic(of_consumers.List)
+    state = of_topic(of_topics.StateCall)
+    consumers = of_topic(of_consumers.ListConsumersCall)
 
     def consumer(self, name: str) -> Consumer:
         """A handle of a durable consumer: a position in this topic that the store keeps, by name. `seek` makes it."""
@@ -223,12 +223,12 @@ class Consumer:
         self.topic_name = topic_name
         self.name = name
 
-    seek = of_consumer(of_consumers.Seek)
-    position = of_consumer(of_consumers.Position)
-    read = of_consumer(of_consumers.Read)
-    records = stream_of_consumer(of_consumers.Records, Record | Gap)
-    commit = of_consumer(of_consumers.Commit)
-    delete = of_consumer(of_consumers.Delete)
+    seek = of_consumer(of_consumers.SeekCall)
+    position = of_consumer(of_consumers.PositionCall)
+    read = of_consumer(of_consumers.ReadConsumerCall)
+    records = stream_of_consumer(of_consumers.ConsumerRecords, Record | Gap)
+    commit = of_consumer(of_consumers.CommitCall)
+    delete = of_consumer(of_consumers.DeleteConsumerCall)
 
     def __repr__(self) -> str:
         return f"Consumer({self.name!r} of {self.topic_name!r} at {self.store.where!r})"
@@ -260,18 +260,18 @@ class Queue(Topic):
         super().__init__(store, name)
         self.node = node
 
-    put = of_topic(of_records.Put, create=False)  # what a write creates is a log
-    put_many = of_topic(of_records.PutMany, create=False)
-    claim = jobs_of(of_jobs.Claim)
+    put = of_topic(of_records.PutCall, create=False)  # what a write creates is a log
+    put_many = of_topic(of_records.PutManyCall, create=False)
+    claim = jobs_of(of_jobs.ClaimCall)
     get = job_of(of_jobs.get)
     get_many = jobs_of(of_jobs.get_many)
-    ack = of_queue(of_jobs.Ack)
-    nack = of_queue(of_jobs.Nack)
-    extend = of_queue(of_jobs.Extend)
-    peek = of_topic(of_jobs.Peek)
+    ack = of_queue(of_jobs.AckCall)
+    nack = of_queue(of_jobs.NackCall)
+    extend = of_queue(of_jobs.ExtendCall)
+    peek = of_topic(of_jobs.PeekCall)
     pause = of_topic(of_jobs.pause)
     resume = of_topic(of_jobs.resume)
-    purge = of_topic(of_jobs.Purge)
+    purge = of_topic(of_jobs.PurgeCall)
     redrive = of_topic(of_jobs.redrive)
     retry_info = of_topic(of_jobs.retry_info)
 
@@ -337,9 +337,9 @@ class TopicStore(Located, ABC):
 
     def supply(self, queue: Claimant, *, until_empty: bool) -> Supply[Any]:
         """Where a worker has its jobs from: of a store in this process by claims, of a server by a WebSocket."""
-        from topics.calls.workers.claims import Claims, InThreads
+        from topics.calls.workers.claims import ClaimingSupply, InThreads
 
-        return Claims(InThreads(self), queue, until_empty=until_empty)
+        return ClaimingSupply(InThreads(self), queue, until_empty=until_empty)
 
     @abstractmethod
     def feed(self, asked: Asked) -> Feed:
@@ -347,20 +347,20 @@ class TopicStore(Located, ABC):
 
     create = topic_of(of_topics.create)
     config = of_store(of_topics.config)
-    delete = of_store(of_topics.Delete)
-    list = of_store(of_topics.List)
-    sync = of_store(of_topics.Sync)
-    checkpoint = of_store(of_topics.Checkpoint)
-    why = of_store(of_topics.Why)
-    why_range = of_store(of_topics.WhyRange)
-    put_schedule = of_store(of_schedules.Put)
-    schedule = of_store(of_schedules.Get)
-    schedules = of_store(of_schedules.List)
-    delete_schedule = of_store(of_schedules.Delete)
-    put_router = of_store(of_routers.Put)
-    router = of_store(of_routers.Get)
-    routers = of_store(of_routers.List)
-    delete_router = of_store(of_routers.Delete)
+    delete = of_store(of_topics.DeleteTopicCall)
+    list = of_store(of_topics.ListTopicsCall)
+    sync = of_store(of_topics.SyncCall)
+    checkpoint = of_store(of_topics.CheckpointCall)
+    why = of_store(of_topics.WhyCall)
+    why_range = of_store(of_topics.WhyRangeCall)
+    put_schedule = of_store(of_schedules.PutScheduleCall)
+    schedule = of_store(of_schedules.GetScheduleCall)
+    schedules = of_store(of_schedules.ListSchedulesCall)
+    delete_schedule = of_store(of_schedules.DeleteScheduleCall)
+    put_router = of_store(of_routers.PutRouterCall)
+    router = of_store(of_routers.GetRouterCall)
+    routers = of_store(of_routers.ListRoutersCall)
+    delete_router = of_store(of_routers.DeleteRouterCall)
     producer = producer_of(Rules)
     worker = worker_of(WorkerRules)
     watch = watch_of(WatchRules)

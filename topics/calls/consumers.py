@@ -48,7 +48,7 @@ class OfConsumer(msgspec.Struct, frozen=True, eq=False):
         return f"/v0/topics/{self.consumer.topic_name}/consumers/{self.consumer.name}{action}"
 
 
-class Position(OfConsumer, Call[ConsumerState], frozen=True, eq=False):
+class PositionCall(OfConsumer, Call[ConsumerState], frozen=True, eq=False):
     """Where it stands: it has read up to `from_seq`, `lag` seqs are above that, and it came there at `updated_ts`.
 
     Raises:
@@ -59,7 +59,7 @@ class Position(OfConsumer, Call[ConsumerState], frozen=True, eq=False):
         return line.ask("GET", self.path(), messages.read_consumer, repeatable=True)
 
 
-class Seek(OfConsumer, Call[ConsumerPut], frozen=True, eq=False, kw_only=True):
+class SeekCall(OfConsumer, Call[ConsumerPut], frozen=True, eq=False, kw_only=True):
     """Have it stand behind the record `seq` (0: before the first), before the first record of the time `ts` (ms), or
     with `tail` at the head: what it reads next comes behind that. It is made if it is not there; without any of them,
     at the beginning, and one that is there stays where it is.
@@ -99,7 +99,7 @@ class Seek(OfConsumer, Call[ConsumerPut], frozen=True, eq=False, kw_only=True):
         )
 
 
-class Commit(OfConsumer, Call[ConsumerCommitted], frozen=True, eq=False):
+class CommitCall(OfConsumer, Call[ConsumerCommitted], frozen=True, eq=False):
     """It has read up to `seq`, which is a record's, or `next_from_seq` of a page. It goes forward only: a seq that it
     has passed changes nothing (`moved` is false). Returns when it is as safe as a write to the topic is.
 
@@ -131,7 +131,7 @@ class Commit(OfConsumer, Call[ConsumerCommitted], frozen=True, eq=False):
         )
 
 
-class Delete(OfConsumer, Call[bool], frozen=True, eq=False):
+class DeleteConsumerCall(OfConsumer, Call[bool], frozen=True, eq=False):
     """Delete it. False if it was not there.
 
     Raises:
@@ -146,7 +146,7 @@ class Delete(OfConsumer, Call[bool], frozen=True, eq=False):
         return (yield from line.ask("DELETE", self.path(), messages.read_deleted, writes=True)).deleted
 
 
-class Read(OfConsumer, Call[Page], frozen=True, eq=False, kw_only=True):
+class ReadConsumerCall(OfConsumer, Call[Page], frozen=True, eq=False, kw_only=True):
     """One page of what it has not read, as `Topic.read` gives it. It stays where it is until that is committed.
 
     `auto_commit`: the page counts as read before it is given, so it is given at most once; of those who read so at
@@ -171,11 +171,11 @@ class Read(OfConsumer, Call[Page], frozen=True, eq=False, kw_only=True):
         flag("auto_commit", self.auto_commit)
         self._from(0, None, self.wait_ms).check()
 
-    def steps(self) -> Generator[Position | records.Read | CommitConsumer, Any, Page]:
+    def steps(self) -> Generator[PositionCall | records.ReadCall | CommitConsumer, Any, Page]:
         """What it is made of, in a process that has the store: two calls, and a commit of what was read from there."""
         wait_ms = self.wait_ms
         for _ in range(READERS_MAX):
-            at = yield Position(self.consumer)
+            at = yield PositionCall(self.consumer)
             page: Page = yield self._from(at.from_seq, at.epoch, wait_ms)
             if not self.auto_commit or page.next_from_seq <= at.from_seq:
                 return page
@@ -195,14 +195,14 @@ class Read(OfConsumer, Call[Page], frozen=True, eq=False, kw_only=True):
             fields["auto_commit"] = True
         return read.ask(line, fields, repeatable=not self.auto_commit, writes=self.auto_commit)
 
-    def _from(self, seq: int, epoch: int | None, wait_ms: int) -> records.Read:
-        return records.Read(
+    def _from(self, seq: int, epoch: int | None, wait_ms: int) -> records.ReadCall:
+        return records.ReadCall(
             self.consumer.topic_name, from_seq=seq, epoch=epoch, limit=self.limit, match=self.match, node=self.node,
             account=self.account, max_bytes=self.max_bytes, wait_ms=wait_ms,
         )  # fmt: skip
 
 
-class Records(OfConsumer, frozen=True, eq=False, kw_only=True):
+class ConsumerRecords(OfConsumer, frozen=True, eq=False, kw_only=True):
     """Every record that it has not read, up to the head as it is when reached, and a `Gap` wherever records were lost.
     It stays where it is: commit the seq of what is done, of a `Gap` its `gap_to`.
 
@@ -221,7 +221,9 @@ class Records(OfConsumer, frozen=True, eq=False, kw_only=True):
 
     def reads(self) -> Generator[Call[Page], Page, None]:
         wait_ms, node = self.page_wait_ms(), records.copied(self.node)
-        page = yield Read(self.consumer, limit=BATCH_FRAMES_MAX, match=self.match, node=node, wait_ms=wait_ms)
+        page = yield ReadConsumerCall(
+            self.consumer, limit=BATCH_FRAMES_MAX, match=self.match, node=node, wait_ms=wait_ms
+        )
         if not page.caught_up or wait_ms:
             rest = records.Records(
                 page.topic, from_seq=page.next_from_seq, epoch=page.epoch, match=self.match, node=node,
@@ -230,7 +232,7 @@ class Records(OfConsumer, frozen=True, eq=False, kw_only=True):
             yield from rest.reads()
 
 
-class List(OfTopic, Call[Sequence[ConsumerState]], frozen=True, eq=False):
+class ListConsumersCall(OfTopic, Call[Sequence[ConsumerState]], frozen=True, eq=False):
     """Where each consumer of the topic stands, ascending by name.
 
     Raises:
@@ -242,10 +244,10 @@ class List(OfTopic, Call[Sequence[ConsumerState]], frozen=True, eq=False):
 
 
 def standing(catalog: CatalogView, call: Call[Any]) -> object:
-    """What a `Position` and a `List` answer, of a store in this process."""
-    if isinstance(call, List):
+    """What a `PositionCall` and a `ListConsumersCall` answer, of a store in this process."""
+    if isinstance(call, ListConsumersCall):
         return consumer_states(catalog, call.topic)
-    assert isinstance(call, Position)
+    assert isinstance(call, PositionCall)
     return consumer_state(catalog, call.consumer.topic_name, call.consumer.name)
 
 

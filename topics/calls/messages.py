@@ -215,7 +215,7 @@ class _Keys(msgspec.Struct):
     keys: tuple[KeySummary, ...]
 
 
-class _List(msgspec.Struct):
+class _TopicList(msgspec.Struct):
     topics: list[TopicSummary]
     next_cursor: str | None = None
 
@@ -238,7 +238,7 @@ class _Configured(msgspec.Struct):
 read_written: Final = msgspec.json.Decoder(Appended).decode
 _page: Final = msgspec.json.Decoder(_Page).decode
 _state: Final = msgspec.json.Decoder(_State).decode
-_list: Final = msgspec.json.Decoder(_List).decode
+_list: Final = msgspec.json.Decoder(_TopicList).decode
 _configured: Final = msgspec.json.Decoder(_Configured).decode
 read_deleted: Final = msgspec.json.Decoder(_Deleted).decode
 read_records_deleted: Final = msgspec.json.Decoder(RecordsDeleted).decode

@@ -44,7 +44,7 @@ _values_of_a_record: Final = attrgetter(*OF_A_RECORD)
 _NO_VALUES: Final = (None,) * len(OF_A_RECORD)
 
 
-class Write(OfTopic, Call[Appended], frozen=True, eq=False, kw_only=True):
+class WriteCall(OfTopic, Call[Appended], frozen=True, eq=False, kw_only=True):
     """What both ways to write have in common."""
 
     idempotency_key: str | None = None
@@ -104,11 +104,11 @@ class Write(OfTopic, Call[Appended], frozen=True, eq=False, kw_only=True):
         return found
 
 
-class _OneRecord(Write, frozen=True, eq=False):
+class _OneRecord(WriteCall, frozen=True, eq=False):
     data: Any
 
 
-class Put(_OneRecord, frozen=True, eq=False, kw_only=True):
+class PutCall(_OneRecord, frozen=True, eq=False, kw_only=True):
     """Append one record: any JSON value, `topics.Raw` JSON text, or bytes. See `put_many`.
 
     A set, a Decimal, a datetime, a UUID and what else JSON does not have are refused, not converted.
@@ -135,11 +135,11 @@ class Put(_OneRecord, frozen=True, eq=False, kw_only=True):
         return [record], None
 
 
-class _Records(Write, frozen=True, eq=False):
+class _RecordsArg(WriteCall, frozen=True, eq=False):
     records: Iterable[Any]
 
 
-class PutMany(_Records, frozen=True, eq=False, kw_only=True):
+class PutManyCall(_RecordsArg, frozen=True, eq=False, kw_only=True):
     """Append records, all or nothing: mappings `{"data": …, "tag": …}`, bytes, or `topics.Raw` JSON texts.
 
     `create`: make the topic if it is not there (and a server's `auto_create` allows it). `sync`: return only when this
@@ -172,7 +172,7 @@ class Range(OfTopic, frozen=True, eq=False, kw_only=True):
     epoch: int | None = None
 
 
-class Read(Range, Call[Page], frozen=True, eq=False, kw_only=True):
+class ReadCall(Range, Call[Page], frozen=True, eq=False, kw_only=True):
     """One page of the records above `from_seq` (exclusive), or from `from_ts` (ms) on.
 
     `limit` and `max_bytes`: 0 = default (256, 1 MiB). `match`: a tag, or `["tag", "Glob", "us*"]` for all that
@@ -255,7 +255,7 @@ class Stream(Range, Generic[T], frozen=True, eq=False, kw_only=True):
     def reads(self) -> Generator[Call[Page], Page, None]:
         """One after another, each of as many records as there may be."""
         wait_ms = self.page_wait_ms()
-        read = Read(
+        read = ReadCall(
             self.topic, from_seq=self.from_seq, from_ts=self.from_ts, limit=BATCH_FRAMES_MAX, match=self.match,
             node=copied(self.node), epoch=self.epoch, wait_ms=wait_ms,
         )  # fmt: skip
@@ -303,7 +303,7 @@ class Records(Follow, frozen=True, eq=False, kw_only=True):
         return WAIT_MS_MAX if flag("follow", self.follow) else 0
 
 
-class Delete(OfTopic, Call[RecordsDeleted], frozen=True, eq=False, kw_only=True):
+class DeleteRecordsCall(OfTopic, Call[RecordsDeleted], frozen=True, eq=False, kw_only=True):
     """Delete records for good: below `before_seq`, with a matching tag, or both. Nothing above the present head.
 
     Raises:

@@ -24,7 +24,7 @@ from topics.kernel.limits import U64_MAX, Limits
 from topics.log.reads.match import parse_match, unambiguous
 
 
-class State(OfTopic, Call[TopicState], frozen=True, eq=False, kw_only=True):
+class StateCall(OfTopic, Call[TopicState], frozen=True, eq=False, kw_only=True):
     """Heads, floors, counts and config as published. `touch`: it counts as a read (`last_read_ts`).
 
     Raises:
@@ -38,7 +38,7 @@ class State(OfTopic, Call[TopicState], frozen=True, eq=False, kw_only=True):
         return line.ask("GET", self.path(), messages.read_state, query=query, repeatable=True)
 
 
-class Put(OfTopic, Call[TopicConfig], frozen=True, eq=False):
+class PutTopicCall(OfTopic, Call[TopicConfig], frozen=True, eq=False):
     """Make a topic or change it; its config as it is then. What one attempt has done, the next one finds done."""
 
     config: Mapping[str, Any]
@@ -69,11 +69,11 @@ def configure(
         Rejected: topic_not_found; a bad config; topic_not_empty if the class goes to or from `ephemeral`.
     """
     if not flag("replace", replace):
-        return (yield from Put(topic, config, PutMode.MERGE))
+        return (yield from PutTopicCall(topic, config, PutMode.MERGE))
     present = yield from config_of(topic)
     if present is not None:
         config.setdefault("type", present.type.value)
-    return (yield from Put(topic, config, PutMode.REPLACE))
+    return (yield from PutTopicCall(topic, config, PutMode.REPLACE))
 
 
 def config(name: str) -> Generator[Call[Any], Any, TopicConfig | None]:
@@ -84,7 +84,7 @@ def config(name: str) -> Generator[Call[Any], Any, TopicConfig | None]:
 def config_of(name: str) -> Generator[Call[Any], Any, TopicConfig | None]:
     """As `config`, of any topic: journals, too, whose names nobody else may use."""
     try:
-        return (yield from State(name, touch=False)).config
+        return (yield from StateCall(name, touch=False)).config
     except Rejected as refused:
         if refused.code is not Code.TOPIC_NOT_FOUND:
             raise
@@ -101,18 +101,18 @@ def create(name: str, *, exist_ok: bool = False, **config: Any) -> Generator[Cal
     """
     flag("exist_ok", exist_ok)
     try:
-        yield from Put(name, config, PutMode.CREATE)
+        yield from PutTopicCall(name, config, PutMode.CREATE)
     except Rejected as refused:
         if not exist_ok or refused.detail.get("reason") != "config":
             raise
     return name
 
 
-class _Name(Call[bool], frozen=True, eq=False):
+class _NameArg(Call[bool], frozen=True, eq=False):
     name: str
 
 
-class Delete(_Name, frozen=True, eq=False, kw_only=True):
+class DeleteTopicCall(_NameArg, frozen=True, eq=False, kw_only=True):
     """Delete a topic with everything in it. False if there was none.
 
     Raises:
@@ -131,7 +131,7 @@ class Delete(_Name, frozen=True, eq=False, kw_only=True):
         return (yield from line.ask("DELETE", path, messages.read_deleted, query=query, writes=True)).deleted
 
 
-class List(Call[Sequence[TopicSummary]], frozen=True, eq=False):
+class ListTopicsCall(Call[Sequence[TopicSummary]], frozen=True, eq=False):
     """A row for every topic whose name starts so, ascending by name."""
 
     prefix: str = ""
@@ -144,7 +144,7 @@ class List(Call[Sequence[TopicSummary]], frozen=True, eq=False):
         return ask_all(line, "/v0/topics", messages.read_list, "topics", {"prefix": self.prefix})
 
 
-class Sync(Call[None], frozen=True, eq=False):
+class SyncCall(Call[None], frozen=True, eq=False):
     """Return when everything written so far, in any class that is logged, is on stable storage.
 
     Raises:
@@ -158,7 +158,7 @@ class Sync(Call[None], frozen=True, eq=False):
         )
 
 
-class Checkpoint(Call[None], frozen=True, eq=False):
+class CheckpointCall(Call[None], frozen=True, eq=False):
     """Move what is durable into segments now, keep a snapshot, and remove the logs that nobody needs any more.
 
     Happens by itself when enough was written; a start after it has less to read.
@@ -173,14 +173,14 @@ class Checkpoint(Call[None], frozen=True, eq=False):
         yield from line.ask("POST", "/v0/admin/checkpoint", messages.read_object, repeatable=True)
 
 
-class Health(Call[Mapping[str, Any]], frozen=True, eq=False):
+class HealthCall(Call[Mapping[str, Any]], frozen=True, eq=False):
     """`{"status": "ok", "version": …, "uptime_ms": …}` of a server, also while the log is being recovered."""
 
     def exchange(self, line: Line) -> Talk[Mapping[str, Any]]:
         return line.ask("GET", "/v0/health", messages.read_object, repeatable=True)
 
 
-class Ready(Call[Mapping[str, Any]], frozen=True, eq=False):
+class ReadyCall(Call[Mapping[str, Any]], frozen=True, eq=False):
     """What a server's recovery found, once it is through; waits for that as long as any call does.
 
     Raises:
@@ -191,7 +191,7 @@ class Ready(Call[Mapping[str, Any]], frozen=True, eq=False):
         return line.ask("GET", "/v0/ready", messages.read_object, repeatable=True)
 
 
-class Pressure(Call[messages.Pressure], frozen=True, eq=False):
+class PressureCall(Call[messages.Pressure], frozen=True, eq=False):
     """How overloaded a server is, and what it leaves off because of it. The key needs `admin`, for all names.
 
     `pressure` goes from 0, where all is told at once, to 1. No record is lost at any.
@@ -201,7 +201,7 @@ class Pressure(Call[messages.Pressure], frozen=True, eq=False):
         return line.ask("GET", "/v0/admin/pressure", messages.read_pressure, repeatable=True)
 
 
-class Keys(Call[Sequence[messages.KeySummary]], frozen=True, eq=False):
+class KeysCall(Call[Sequence[messages.KeySummary]], frozen=True, eq=False):
     """Whom a server lets in: its keys by their names, never a key itself. None where it asks for no key. The key needs
     `admin`, for all names.
     """
@@ -210,7 +210,7 @@ class Keys(Call[Sequence[messages.KeySummary]], frozen=True, eq=False):
         return line.ask("GET", "/v0/admin/keys", messages.read_keys, repeatable=True)
 
 
-class Why(OfTopic, Call[why.Why], frozen=True, eq=False):
+class WhyCall(OfTopic, Call[why.Why], frozen=True, eq=False):
     """What became of one record or job, by the log: who put it and when, what took it, what it waits for.
 
     How far back the log goes, the answer says itself (`log`).
@@ -232,7 +232,7 @@ class Why(OfTopic, Call[why.Why], frozen=True, eq=False):
         return line.ask("GET", self.path("/why"), messages.read_why, query=asked, repeatable=True)
 
 
-class WhyRange(OfTopic, Call[why.WhyRange], frozen=True, eq=False):
+class WhyRangeCall(OfTopic, Call[why.WhyRange], frozen=True, eq=False):
     """What became of each seq that a reader at `from_seq` has not got, up to `to_seq` or the head, in parts that ended
     alike.
 

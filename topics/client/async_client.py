@@ -70,10 +70,10 @@ class AsyncClient(AsyncTopicStore):
             connections_max=connections_max,
         )
 
-    health = of_store(topics.Health)
-    ready = of_store(topics.Ready)
-    pressure = of_store(topics.Pressure)
-    keys = of_store(topics.Keys)
+    health = of_store(topics.HealthCall)
+    ready = of_store(topics.ReadyCall)
+    pressure = of_store(topics.PressureCall)
+    keys = of_store(topics.KeysCall)
 
     def supply(self, queue: Claimant, *, until_empty: bool) -> Supply[Any]:
         if until_empty:

@@ -11,7 +11,7 @@ import httpx
 from topics.calls.retry import HttpAnswer, Line, Request, Send, Sleep
 from topics.calls.watching.cursors import Cursors
 from topics.calls.watching.rules import Asked
-from topics.calls.watching.session import Receive, Session
+from topics.calls.watching.session import Receive, RemoteWatch
 from topics.client.async_transport import AsyncTransport, begin, close, end
 from topics.client.transport import BodyPieces, check_events, closed, failures_told
 
@@ -80,7 +80,7 @@ class AsyncSessionFeed:
 
     def __init__(self, asked: Asked, line: Line, transport: AsyncTransport) -> None:
         self.cursors = Cursors(asked.starts)
-        self.steps = Session(self.cursors, asked, line).steps()
+        self.steps = RemoteWatch(self.cursors, asked, line).steps()
         self._line = line
         self._transport = transport
         self._stream = AsyncEventStream(transport)

@@ -94,10 +94,10 @@ class Client(TopicStore):
         self._line = Line(address.url, patience or Patience(), pace or Pace())
         self._transport = Transport(address, api_key=key, cafile=cafile)
 
-    health = of_store(topics.Health)
-    ready = of_store(topics.Ready)
-    pressure = of_store(topics.Pressure)
-    keys = of_store(topics.Keys)
+    health = of_store(topics.HealthCall)
+    ready = of_store(topics.ReadyCall)
+    pressure = of_store(topics.PressureCall)
+    keys = of_store(topics.KeysCall)
 
     def supply(self, queue: Claimant, *, until_empty: bool) -> Supply[Any]:
         if until_empty:

@@ -23,7 +23,7 @@ import msgspec
 
 from topics.calls.messages import MALFORMED
 from topics.calls.patience import Absence
-from topics.calls.queues.jobs import Ack, Nack, Settle
+from topics.calls.queues.jobs import AckCall, NackCall, SettleCall
 from topics.calls.queues.values import Claimant, LeasedRecord, read_pushed, read_settled
 from topics.calls.trouble import WORDS, Trouble, Unreachable, not_topics, told
 from topics.calls.workers.desk import Desk
@@ -60,7 +60,7 @@ _pong: Final = msgspec.json.Decoder(_Pong).decode
 class _Asked:
     """Something that is said of jobs, and what is answered."""
 
-    def __init__(self, call: Settle) -> None:
+    def __init__(self, call: SettleCall) -> None:
         self.call = call
         self.ended = anyio.Event()
         self.reply: JobsSettled | None = None
@@ -73,7 +73,7 @@ class Pushes(Generic[J]):
     def __init__(self, way: Way, queue: Claimant) -> None:
         self._way = way
         self._queue = queue
-        self._line: _Line[J] | None = None
+        self._line: _PushConnection[J] | None = None
         self._absence = Absence(way.url, "topics.worker")
 
     async def run(self, desk: Desk[J]) -> None:
@@ -83,7 +83,7 @@ class Pushes(Generic[J]):
                 continue
             try:
                 async with connected(self._way) as socket:
-                    self._line = _Line(socket, self._queue, desk, self._absence)
+                    self._line = _PushConnection(socket, self._queue, desk, self._absence)
                     try:
                         await self._line.run()
                     finally:
@@ -92,13 +92,13 @@ class Pushes(Generic[J]):
                 await desk.pause(self._absence.pause_s(error, is_remote=True))
         desk.end()
 
-    async def tell(self, call: Settle) -> JobsSettled:
+    async def tell(self, call: SettleCall) -> JobsSettled:
         if self._line is None:
             raise Unreachable(Trouble.LOST, self._way.url, "there is no connection to it now", sent=False)
         return await self._line.tell(call)
 
 
-class _Line(Generic[J]):
+class _PushConnection(Generic[J]):
     """What is said on one connection."""
 
     def __init__(self, socket: ClientWebSocket, queue: Claimant, desk: Desk[J], absence: Absence) -> None:
@@ -152,7 +152,7 @@ class _Line(Generic[J]):
                 asked.failure = Unreachable(Trouble.LOST, self._socket.url, WORDS[Trouble.LOST], sent=True)
                 asked.ended.set()
 
-    async def tell(self, call: Settle) -> JobsSettled:
+    async def tell(self, call: SettleCall) -> JobsSettled:
         asked = self._ask(call)
         await asked.ended.wait()
         if asked.reply is None:
@@ -160,18 +160,18 @@ class _Line(Generic[J]):
             raise asked.failure
         return asked.reply
 
-    def _ask(self, call: Settle) -> _Asked:
+    def _ask(self, call: SettleCall) -> _Asked:
         """Acks that are not under way yet become one."""
         self._socket.wake()
-        if isinstance(call, Ack):
+        if isinstance(call, AckCall):
             jobs = list(cast("Iterable[LeasedRecord]", call.jobs))
             for asked in self._unsent:
-                if isinstance(asked.call, Ack):
+                if isinstance(asked.call, AckCall):
                     together = [*cast("list[LeasedRecord]", asked.call.jobs), *jobs]
                     if len(together) <= _ACKS_MAX:
-                        asked.call = Ack(self._queue, together)
+                        asked.call = AckCall(self._queue, together)
                         return asked
-            call = Ack(self._queue, jobs)
+            call = AckCall(self._queue, jobs)
         self._unsent.append(_Asked(call))
         return self._unsent[-1]
 
@@ -257,7 +257,7 @@ class _Line(Generic[J]):
         elif head.op == "error":
             self._refuse(head)
         elif not self._desk.is_stopping and (jobs := self._desk.unwanted()):
-            self._ask(Nack(self._queue, jobs, reason=LEFT, delay_ms=0))
+            self._ask(NackCall(self._queue, jobs, reason=LEFT, delay_ms=0))
         self._desk.wishes.ring()
 
     def _answered(self, asked: _Asked, head: _Head, text: bytes) -> None:

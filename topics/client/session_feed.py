@@ -13,7 +13,7 @@ import httpx
 from topics.calls.retry import HttpAnswer, Line, Request, Send, Sleep
 from topics.calls.watching.cursors import Cursors
 from topics.calls.watching.rules import Asked
-from topics.calls.watching.session import SILENT_S, Receive, Session
+from topics.calls.watching.session import SILENT_S, Receive, RemoteWatch
 from topics.client.transport import BodyPieces, Transport, build, check_events, closed, failures_told
 
 
@@ -96,7 +96,7 @@ class SessionFeed:
 
     def __init__(self, asked: Asked, line: Line, transport: Transport, *, silent_s: float = SILENT_S) -> None:
         self.cursors = Cursors(asked.starts)
-        self.steps = Session(self.cursors, asked, line, silent_s=silent_s).steps()
+        self.steps = RemoteWatch(self.cursors, asked, line, silent_s=silent_s).steps()
         self._line = line
         self._transport = transport
         self._stream = EventStream(transport)

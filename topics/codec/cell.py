@@ -79,7 +79,7 @@ class CellMap(Mapping["Cell", "Cell"]):
         return keys if not keys or keys[-1][0] < _LIST else None
 
     def items(self) -> ItemsView[Cell, Cell]:
-        return _Items(self)
+        return _CellItems(self)
 
     def pairs(self) -> Collection[tuple[Cell, Cell]]:
         """Keys with their values, in the order of the keys' bytes."""
@@ -113,7 +113,7 @@ class CellMap(Mapping["Cell", "Cell"]):
 _EMPTY: Final = CellMap()  # one for all that are read: each would take 28 times its bytes
 
 
-class _Items(ItemsView["Cell", "Cell"]):
+class _CellItems(ItemsView["Cell", "Cell"]):
     """The pairs of a map, without looking each key up again."""
 
     __slots__ = ()

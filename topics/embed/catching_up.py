@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from topics.embed.driver import Begun, LocalEngine
-from topics.engine.commands import CatchUp
+from topics.engine.commands import WaitForCopies
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.limits import CATCH_UP_MAX_MS
 
@@ -44,7 +44,7 @@ def catch_up_from(local: LocalEngine, source: str) -> None:
 def _wait(local: LocalEngine, topics: Iterable[str]) -> None:
     until_s = time.monotonic() + CATCH_UP_MAX_MS / 1000
     for topic in topics:
-        command = CatchUp(topic=topic)
+        command = WaitForCopies(topic=topic)
         begun: Begun = (None, None)
         with suppress(Rejected, Fatal):
             try:

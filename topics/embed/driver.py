@@ -19,11 +19,11 @@ from typing import Final, TypeVar
 
 from topics.embed.lock import Reentered, is_held, retake
 from topics.embed.readers import Readers
-from topics.engine.commands import CatchUp, Claim, Command, Sync
+from topics.engine.commands import Claim, Command, Sync, WaitForCopies
 from topics.engine.engine import Engine
 from topics.engine.replies import Reply
 from topics.engine.tickets import Stage, Ticket
-from topics.host.checkpoint.steps import Blocking, Propose, Step, Swap, Tell, Wait
+from topics.host.checkpoint.steps import Blocking, Propose, Step, Swap, Tell, WaitForBatch
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.store.writer import ShardWriter
 
@@ -68,7 +68,7 @@ class LocalEngine:
             return self._call(command, me, sync=sync).result()
 
     def begin(
-        self, command: Claim | CatchUp, begun: Begun = (None, None)
+        self, command: Claim | WaitForCopies, begun: Begun = (None, None)
     ) -> tuple[Ticket, threading.Event | None]:
         """As `call`, or go on with what was begun. Without an event the ticket is done. Else it waits for jobs or
         copies, and nothing is under way: wait until the event is set, and call this again, or `leave`.
@@ -140,7 +140,7 @@ class LocalEngine:
     def _do(self, step: Step) -> None:
         if isinstance(step, Propose):
             self._call(step.command, threading.get_ident(), sync=step.sync)
-        elif isinstance(step, Wait):
+        elif isinstance(step, WaitForBatch):
             self._wait_for_change()
         elif isinstance(step, Swap):
             step.call()
@@ -267,7 +267,7 @@ class LocalEngine:
         while not ticket.done:
             if shard is not None:
                 self.lead(shard, until=ticket)
-            elif ticket.stage is Stage.WAITING and isinstance(ticket.command, (Claim, CatchUp)):
+            elif ticket.stage is Stage.WAITING and isinstance(ticket.command, (Claim, WaitForCopies)):
                 return
             else:
                 if called is None:

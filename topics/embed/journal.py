@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from topics.calls.intake import BYTES_CONTENT_TYPE
-from topics.calls.topics import State, config_of
+from topics.calls.topics import StateCall, config_of
 from topics.embed.store import Store
 from topics.engine.commands import Append, DeleteRecords, PutTopic
 from topics.kernel.columns import RecordColumns
@@ -51,7 +51,7 @@ class TopicJournal:
         """Of the last item, counted from 1 since the journal was made; 0 if nothing was ever written."""
         if self._store.do(config_of(self.topic)) is None:
             return 0
-        return self._store.do(State(self.topic)).head_seq
+        return self._store.do(StateCall(self.topic)).head_seq
 
     def append(self, items: Sequence[bytes]) -> None:
         """Add the items in one durable write.

@@ -20,7 +20,7 @@ from topics.log.reads.diff import DiffQuery
 from topics.log.reads.waiting import FOR_READERS, FOR_STRICT_READERS, News, waits_on
 
 
-class Driver(Protocol):
+class ReadersDriver(Protocol):
     """What a waiting reader asks of the engine's driver."""
 
     @property
@@ -74,7 +74,7 @@ def _wake(events: Iterable[threading.Event]) -> None:
 
 
 def wait_for_news(
-    local: Driver, asked: Sequence[DiffQuery], until_s: float, event: threading.Event | None = None
+    local: ReadersDriver, asked: Sequence[DiffQuery], until_s: float, event: threading.Event | None = None
 ) -> bool:
     """Until one of these would give something. False if the time (monotonic) is over before. `event`: ends it, too.
 

@@ -12,7 +12,7 @@ from topics.calls.call import drive
 from topics.codec.log.frame import FrameView, decode_record
 from topics.codec.log.layout import COMPRESSED
 from topics.embed.driver import LocalEngine
-from topics.host.segments.reading import Reader
+from topics.host.segments.reading import ExtentReader
 from topics.kernel.errors import Corrupt
 from topics.log.reads.frames import assemble
 from topics.log.reads.records import RecordsPlan, RecordsQuery
@@ -25,7 +25,7 @@ _flags: Final = attrgetter("flags")
 class NamedRecords:
     """Reads of the topics of one store, on the calling thread."""
 
-    def __init__(self, local: LocalEngine, reader: Reader, page_bytes: int) -> None:
+    def __init__(self, local: LocalEngine, reader: ExtentReader, page_bytes: int) -> None:
         self._local = local
         self._reader = reader
         self._page_bytes = page_bytes

@@ -10,11 +10,11 @@ import attrs
 
 from topics.calls.call import Call
 from topics.calls.page import Page
-from topics.calls.records import Read
+from topics.calls.records import ReadCall
 from topics.calls.watching.cursors import Cursors
-from topics.calls.watching.rounds import Rounds, Wait
+from topics.calls.watching.rounds import Rounds, WaitForNews
 from topics.calls.watching.rules import Asked
-from topics.embed.readers import Driver, wait_for_news
+from topics.embed.readers import ReadersDriver, wait_for_news
 from topics.kernel.limits import Limits
 from topics.log.reads.diff import DiffQuery
 
@@ -32,7 +32,7 @@ class ReadingStore(Protocol):
 class RoundsFeed:
     """`Feed` of a store."""
 
-    def __init__(self, asked: Asked, store: ReadingStore, local: Driver) -> None:
+    def __init__(self, asked: Asked, store: ReadingStore, local: ReadersDriver) -> None:
         self.cursors = Cursors(asked.starts)
         self.steps = Rounds(self.cursors, asked).steps()
         self._store = store
@@ -42,16 +42,16 @@ class RoundsFeed:
         self._is_cut = False
 
     def answer(self, step: Any) -> Any:
-        if isinstance(step, Read):
+        if isinstance(step, ReadCall):
             return self._store.read(self._query(step), account=False)
-        if not isinstance(step, Wait):
+        if not isinstance(step, WaitForNews):
             return self._store.do(step)
         self._event.clear()
         if not self._is_cut:
             wait_for_news(self._local, list(map(self._query, step.reads)), math.inf, self._event)
         return None
 
-    def _query(self, read: Read) -> DiffQuery:
+    def _query(self, read: ReadCall) -> DiffQuery:
         return attrs.evolve(read.query(self._store.limits), durable_only=self._is_strong)
 
     def cut(self) -> None:

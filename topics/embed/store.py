@@ -217,40 +217,40 @@ class Store(Findings, TopicStore):
     def _answer(self, call: Call[Any]) -> object:
         """What the engine makes of it."""
         match call:
-            case records.Write():
+            case records.WriteCall():
                 return self.append(self._opened.classed(call.command(self.limits)), sync=call.sync)
-            case jobs.Claim():
+            case jobs.ClaimCall():
                 return self._claim(call)
-            case jobs.Settle() | jobs.Redrive():
+            case jobs.SettleCall() | jobs.RedriveCall():
                 return self._local.call(call.command(self.limits))
-            case records.Read():
+            case records.ReadCall():
                 catch_up(self._local, call.topic)
                 return self.read(call.query(self.limits), account=call.account, wait_ms=call.waits_ms)
-            case records.Delete() | topics.Put():
+            case records.DeleteRecordsCall() | topics.PutTopicCall():
                 reply = self.call(self._opened.classed(call.command(self.limits)))
                 return reply.config if isinstance(reply, replies.TopicPut) else reply
-            case jobs.Peek():
+            case jobs.PeekCall():
                 return self._peek(call)
-            case jobs.SetPaused():
+            case jobs.SetPausedCall():
                 self._local.call(commands.Pause(topic=call.topic, paused=call.paused))
-            case jobs.Purge():
+            case jobs.PurgeCall():
                 purged = self._local.call(commands.Purge(topic=call.topic))
                 assert isinstance(purged, replies.QueuePurged)
                 return purged.purged
-            case topics.Delete():
+            case topics.DeleteTopicCall():
                 catch_up_from(self._local, call.name)
                 gone = self.call(call.command())
                 assert isinstance(gone, replies.TopicDeleted)
                 return gone.deleted
-            case topics.State():
+            case topics.StateCall():
                 return self._state(call.topic, touch=flag("touch", call.touch))
-            case topics.List():
+            case topics.ListTopicsCall():
                 return self._list(call.prefix)
-            case topics.Sync():
+            case topics.SyncCall():
                 self._local.sync()
-            case topics.Checkpoint():
+            case topics.CheckpointCall():
                 self._writable_compactor()[0].checkpoint()
-            case topics.Why() | topics.WhyRange():
+            case topics.WhyCall() | topics.WhyRangeCall():
                 return self._why(call)
             case _:
                 return self._of_definition(call)
@@ -258,14 +258,14 @@ class Store(Findings, TopicStore):
 
     def _of_definition(self, call: Call[Any]) -> object:
         match call:
-            case schedules.Put() | routers.Put() | routers.Delete():
+            case schedules.PutScheduleCall() | routers.PutRouterCall() | routers.DeleteRouterCall():
                 return call.answer(self._local.call(call.command(self.limits)))
-            case routers.Get():
+            case routers.GetRouterCall():
                 catch_up_by(self._local, call.name)
                 return self._look(call.look)
-            case schedules.Get() | schedules.List() | routers.List():
+            case schedules.GetScheduleCall() | schedules.ListSchedulesCall() | routers.ListRoutersCall():
                 return self._look(call.look)
-            case schedules.Delete():
+            case schedules.DeleteScheduleCall():
                 return self._end_schedule(call.name)
         return self._of_consumer(call)
 
@@ -277,11 +277,11 @@ class Store(Findings, TopicStore):
 
     def _of_consumer(self, call: Call[Any]) -> object:
         match call:
-            case consumers.Read():
+            case consumers.ReadConsumerCall():
                 return drive(call.steps(), self._step)
-            case consumers.Seek() | consumers.Commit():
+            case consumers.SeekCall() | consumers.CommitCall():
                 return self._local.call(call.command())
-            case consumers.Delete():
+            case consumers.DeleteConsumerCall():
                 ended = self._local.call(call.command())
                 assert isinstance(ended, replies.ConsumerDeleted)
                 return ended.deleted
@@ -308,7 +308,7 @@ class Store(Findings, TopicStore):
             lambda engine: [summary_of(engine.topic_state(name)) for name in engine.names(prefix)]
         )
 
-    def _why(self, call: topics.Why | topics.WhyRange) -> object:
+    def _why(self, call: topics.WhyCall | topics.WhyRangeCall) -> object:
         from topics.embed.why import answer_of  # with all that reads a log: few ask
 
         ask = self._look(lambda _: answer_of(self._opened, call))
@@ -318,7 +318,7 @@ class Store(Findings, TopicStore):
             self._local.check_open()  # `close` takes the files away
             raise
 
-    def _claim(self, call: jobs.Claim) -> list[LeasedRecord]:
+    def _claim(self, call: jobs.ClaimCall) -> list[LeasedRecord]:
         """Jobs whose records are damaged are given up, and left out as those are that have ended since."""
         command = call.command(self.limits)
         claimed = claim(self._local, command)
@@ -341,7 +341,7 @@ class Store(Findings, TopicStore):
         told = claimed.jobs if len(views) == len(seqs) else [job for job in claimed.jobs if job.seq in views]
         return leased_of(call.queue, [views[job.seq] for job in told], told)
 
-    def _peek(self, call: jobs.Peek) -> list[PeekedJob]:
+    def _peek(self, call: jobs.PeekCall) -> list[PeekedJob]:
         self._local.check_open()
         wanted, limit = peeked(call.state, call.limit, self.limits, seqs=call.seqs)
         with self._local.lock:

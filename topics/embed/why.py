@@ -28,13 +28,13 @@ T = TypeVar("T")
 _DIR: Final = "the data directory"
 
 
-def answer_of(opened: Opened, call: topics.Why | topics.WhyRange) -> Callable[[], Why | WhyRange]:
+def answer_of(opened: Opened, call: topics.WhyCall | topics.WhyRangeCall) -> Callable[[], Why | WhyRange]:
     """What answers a call. The whole log is read, however long it is: who asks waits by himself.
 
     Raises:
         Rejected: topic_not_found.
     """
-    if isinstance(call, topics.Why):
+    if isinstance(call, topics.WhyCall):
         return of_seq(opened, call.topic, min(call.seq, U64_MAX))
     to_seq = min(call.to_seq, U64_MAX) if call.to_seq else None
     reader = reader_of(call.node.encode(), call.match)

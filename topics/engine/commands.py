@@ -280,7 +280,7 @@ class DeleteRouter:
 
 
 @attrs.frozen(kw_only=True)
-class CatchUp:
+class WaitForCopies:
     """Wait until `topic` has what routers bring it of all that their sources hold now; or does not get it soon."""
 
     topic: str
@@ -289,5 +289,5 @@ class CatchUp:
 Command = (
     Append | PutTopic | DeleteTopic | DeleteRecords | Retire | Sync | Checkpointed | Claim | Ack | Nack | Extend
     | Release | GiveUp | Pause | Purge | Redrive | BringOver | PutConsumer | CommitConsumer | DeleteConsumer
-    | PutSchedule | DeleteSchedule | PutRouter | DeleteRouter | CatchUp
+    | PutSchedule | DeleteSchedule | PutRouter | DeleteRouter | WaitForCopies
 )  # fmt: skip

@@ -16,7 +16,6 @@ from topics.engine.commands import (
     Ack,
     Append,
     BringOver,
-    CatchUp,
     Checkpointed,
     Claim,
     CommitConsumer,
@@ -38,6 +37,7 @@ from topics.engine.commands import (
     Release,
     Retire,
     Sync,
+    WaitForCopies,
 )
 from topics.engine.consumers import (
     check_consumer,
@@ -120,7 +120,7 @@ _OF_TOPICS: Final[Mapping[type, Handler]] = {
 _OF_ROUTERS: Final[Mapping[type, Callable[[EngineState, Ticket, int], None]]] = {
     PutRouter: propose_put_router,
     DeleteRouter: propose_delete_router,
-    CatchUp: propose_catch_up,
+    WaitForCopies: propose_catch_up,
 }
 _OF_SHARDS: Final[Mapping[type, Callable[[EngineState, Ticket], None]]] = {
     Sync: propose_sync,

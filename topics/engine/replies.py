@@ -251,12 +251,12 @@ class RouterDeleted:
 
 
 @attrs.frozen
-class CaughtUp:
+class CopiesArrived:
     """There is nothing left to wait for."""
 
 
 Reply = (
     Appended | TopicPut | TopicDeleted | RecordsDeleted | Retired | Synced | Absorbed | JobsClaimed | JobsSettled
     | QueuePaused | QueuePurged | Redriven | BroughtOver | ConsumerPut | ConsumerCommitted | ConsumerDeleted
-    | SchedulePut | ScheduleDeleted | RouterPut | RouterDeleted | CaughtUp
+    | SchedulePut | ScheduleDeleted | RouterPut | RouterDeleted | CopiesArrived
 )  # fmt: skip

@@ -109,7 +109,7 @@ class Replica:
         self._deltas: Final = self._region(DELTA_REGION)
         self._cursors: dict[str, Cursor[KvStore]] = {}
         self._gates: dict[str, FutureGate] = {}
-        self._known: dict[bytes, _Known] = {}  # envelopes absorbed before, whole
+        self._known: dict[bytes, _KnownEnvelope] = {}  # envelopes absorbed before, whole
         self._slot: Slot[Stores] | None = None  # as last signed
         self._signed: dict[str, KvStore] = {}
 
@@ -277,7 +277,7 @@ class Replica:
             floor = self._floor_refused(merge, owner, store, own=own)
             whole = self._take(merge, KvStore(store.keys) if floor else store)
         if whole:
-            self._remember(mark, _Known(store is not None, floor))
+            self._remember(mark, _KnownEnvelope(store is not None, floor))
         if not own:
             merge.tell(owner, held=store is not None, floor=floor)
 
@@ -294,7 +294,7 @@ class Replica:
         mine = None if self._slot is None else self._slot.of_signer(envelope.signer)
         return mine is not None and envelope.seq <= mine.seq
 
-    def _remember(self, mark: bytes, known: _Known) -> None:
+    def _remember(self, mark: bytes, known: _KnownEnvelope) -> None:
         assert len(self._known) <= ENVELOPES_KNOWN_MAX
         self._known[mark] = known
         if len(self._known) > ENVELOPES_KNOWN_MAX:
@@ -315,7 +315,7 @@ class Replica:
         return not deferred
 
 
-class _Known(NamedTuple):
+class _KnownEnvelope(NamedTuple):
     """Of an envelope absorbed before: whether it held the database, and the floor that was not taken."""
 
     held: bool

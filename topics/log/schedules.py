@@ -14,7 +14,7 @@ from topics.codec.log.schedules import Schedule, decode_schedule, encode_schedul
 from topics.kernel.errors import Corrupt
 
 
-class Standing(NamedTuple):
+class StandingSchedule(NamedTuple):
     """A schedule since `ts`, when it was last put. `fired_ms`: the latest instant that it has fired; 0: none yet."""
 
     definition: Schedule
@@ -27,14 +27,14 @@ class Standing(NamedTuple):
         return max(self.ts, self.fired_ms)
 
 
-class Schedules(dict[int, Standing]):
+class Schedules(dict[int, StandingSchedule]):
     """Those of one topic, by id."""
 
     def put(self, definition: Schedule, ts: int) -> None:
         """What it is from now on, or that it ends."""
         before = self.get(definition.id)
         if definition.name:
-            self[definition.id] = Standing(definition, ts, 0 if before is None else before.fired_ms)
+            self[definition.id] = StandingSchedule(definition, ts, 0 if before is None else before.fired_ms)
         elif before is not None:
             del self[definition.id]
 
@@ -44,7 +44,7 @@ class Schedules(dict[int, Standing]):
         if fired is not None and (standing := self.get(fired[0])) is not None:
             self[fired[0]] = standing._replace(fired_ms=max(standing.fired_ms, fired[1]))
 
-    def named(self, name: str) -> Standing | None:
+    def named(self, name: str) -> StandingSchedule | None:
         return next((one for one in self.values() if one.definition.name == name), None)
 
     def image(self) -> list[tuple[bytes, int, int]]:
@@ -55,7 +55,7 @@ class Schedules(dict[int, Standing]):
 
 def schedules_of(image: Iterable[tuple[bytes, int, int]]) -> Schedules:
     """Those of an image. Raises `Corrupt` if one is none."""
-    standing = (Standing(decode_schedule(told), ts, fired) for told, ts, fired in image)
+    standing = (StandingSchedule(decode_schedule(told), ts, fired) for told, ts, fired in image)
     return Schedules((one.definition.id, one) for one in standing)
 
 

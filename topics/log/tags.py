@@ -15,7 +15,7 @@ from typing import Final
 NO_LABEL: Final = 0
 
 
-class Names:
+class NumberedNames:
     """Names in use, each with a number above 0."""
 
     __slots__ = ("_free", "_names", "_numbers", "_sorted")
@@ -95,7 +95,7 @@ class Names:
         return number
 
 
-class Labels(Names):
+class Labels(NumberedNames):
     """Names with a count of their holders: the last one frees the name."""
 
     __slots__ = ("_counts",)
@@ -148,7 +148,7 @@ class TagIndex:
     __slots__ = ("_seqs", "labels")
 
     def __init__(self) -> None:
-        self.labels = Names()
+        self.labels = NumberedNames()
         self._seqs: list[array[int]] = [array("Q")]  # by number; of NO_LABEL, outside `extend`, empty
 
     def extend(self, names: Sequence[bytes], seq_start: int) -> list[int]:

@@ -25,7 +25,7 @@ AGING_US: Final = 50_000  # between two looks at who has come up
 _TOP_DOWN: Final = range(TOP, -1, -1)
 
 
-class _Entry:
+class _WaitingTopic:
     """A topic that waits. `number`: of its coming in, so that of two at one instant the first is the older."""
 
     __slots__ = ("band", "number", "priority", "since_us")
@@ -45,7 +45,7 @@ class ReadySet:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _WaitingTopic] = {}
         # Heaps; some in them have left.
         self._bands: list[list[tuple[int, int, str]]] = [[] for _ in range(BANDS)]
         self._counts = [0] * BANDS
@@ -70,7 +70,7 @@ class ReadySet:
             self._held[topic] = priority
             return
         self._number += 1
-        entry = self._entries[topic] = _Entry(priority, now_us, self._number)
+        entry = self._entries[topic] = _WaitingTopic(priority, now_us, self._number)
         self._put(topic, entry)
 
     def next(self, now_us: int, window_us: int = 0) -> str | None:
@@ -172,7 +172,7 @@ class ReadySet:
 
     # Inside.
 
-    def _put(self, topic: str, entry: _Entry) -> None:
+    def _put(self, topic: str, entry: _WaitingTopic) -> None:
         """Into its band, and into the heap if waiting takes it further."""
         self._counts[entry.band] += 1
         heappush(self._bands[entry.band], (entry.since_us, entry.number, topic))

@@ -15,7 +15,6 @@ from topics.engine.batch import WalBatch, WalPosition
 from topics.engine.commands import (
     Append,
     BringOver,
-    CatchUp,
     Checkpointed,
     Claim,
     Command,
@@ -33,6 +32,7 @@ from topics.engine.commands import (
     Release,
     Settle,
     Sync,
+    WaitForCopies,
 )
 from topics.engine.engine import Engine
 from topics.engine.replies import (
@@ -70,7 +70,7 @@ from topics.testing.simdisk import SimDisk
 
 # What they promise beside being synced is told by what a crash leaves.
 _TOLD_BY_CRASHES = (
-    BringOver, CatchUp, Checkpointed, DeleteRouter, DeleteSchedule, DeleteTopic, PutRouter, PutSchedule, PutTopic,
+    BringOver, WaitForCopies, Checkpointed, DeleteRouter, DeleteSchedule, DeleteTopic, PutRouter, PutSchedule, PutTopic,
     Redrive, Sync,
 )  # fmt: skip
 _SYNCED = (RouterDeleted, RouterPut, ScheduleDeleted, SchedulePut, TopicDeleted, TopicPut)

@@ -24,7 +24,7 @@ from topics.engine.commands import Append, Claim, Settle
 from topics.engine.replies import JobsClaimed, JobsSettled
 from topics.engine.tickets import Stage, Ticket
 from topics.host.directory.layout import path_of
-from topics.host.segments.reading import Reader
+from topics.host.segments.reading import ExtentReader
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.reads.diff import DiffPlan, DiffQuery
@@ -133,7 +133,7 @@ class ServedWorld(World):
             wire.begin()
         self._askers.clear()
         threads = SeededThreads(self.random, self._die)
-        doubtful = cast(Reader, Doubtful(self.opened.reader, self.random))
+        doubtful = cast(ExtentReader, Doubtful(self.opened.reader, self.random))
         self.runtime = self._runtime_type(attrs.evolve(self.opened, reader=doubtful), threads=threads)
         watch_claims(self.runtime.claims, lambda ticket: self._askers.update({id(ticket): _SERVED.get()}))
         options = SiteOptions(limits=self._options.limits, entropy=self.entropy)

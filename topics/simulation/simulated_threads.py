@@ -26,7 +26,7 @@ from topics.engine.engine import Engine
 from topics.engine.state import Effects
 from topics.engine.tickets import Ticket
 from topics.host.cold.cold_tier import ColdTier
-from topics.host.segments.reading import Reader
+from topics.host.segments.reading import ExtentReader
 from topics.kernel.columns import RecordColumns
 from topics.kernel.limits import INLINE_BYTES_MAX
 from topics.log.reads.diff import DiffPlan, DiffQuery
@@ -185,7 +185,7 @@ def watched(opened: Opened, watcher: Observer) -> Opened:
 class Doubtful:
     """A reader that says of half of what is at hand in memory that it is not, so that both ways are gone."""
 
-    reader: Reader
+    reader: ExtentReader
     random: random.Random
 
     @property

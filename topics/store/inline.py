@@ -11,7 +11,7 @@ from functools import partial
 
 from topics.engine.engine import Engine
 from topics.host.checkpoint.checkpointer import Checkpointer
-from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, Wait, disk_full
+from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, WaitForBatch, disk_full
 from topics.kernel.errors import Corrupt, Rejected
 from topics.store.forwarding import forwarding
 from topics.store.moving import Read
@@ -64,7 +64,7 @@ def carry_out(engine: Engine, steps: Steps, drain: Callable[[], None]) -> None:
                 ticket = engine.propose(command, sync=sync)
                 drain()
                 ticket.result()
-            case Wait():
+            case WaitForBatch():
                 drain()
             case _:
                 pass  # the next proposal drains what was held back

@@ -14,7 +14,7 @@ from topics.engine.engine import Engine
 from topics.engine.recovery.recover import CutReport, DamageReport
 from topics.host.cold.cold_tier import ColdTier
 from topics.host.cold.segment_stores import HotRules
-from topics.host.segments.reading import Reader
+from topics.host.segments.reading import ExtentReader
 from topics.host.system.calendar import HostCalendar
 from topics.host.wal.archive import ArchiveRules
 from topics.kernel.checks import whole_number
@@ -96,7 +96,7 @@ class Opened:
     generation: int
     damages: Sequence[DamageReport]
     cuts: Sequence[CutReport]
-    reader: Reader
+    reader: ExtentReader
     cold: ColdTier
     checkpointer: Checkpointer | None = None
     sync: str = Durability.DISK.value

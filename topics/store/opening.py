@@ -37,7 +37,7 @@ from topics.host.directory.layout import (
 from topics.host.directory.loading import mend
 from topics.host.directory.raising import new_format, raise_store
 from topics.host.directory.readstate import ReadState, read_state, tell_nobody
-from topics.host.segments.reading import Reader
+from topics.host.segments.reading import ExtentReader
 from topics.host.wal.archive import Archive
 from topics.host.wal.walfile import WalFile
 from topics.kernel.limits import ZERO_FILL_CHUNK
@@ -162,7 +162,7 @@ def _open_with(
         generation=form.generation,
         damages=recovered.damages,
         cuts=recovered.cuts,
-        reader=Reader(disk, {(form.generation, writer.shard): writer.tail for writer in writers}, tier),
+        reader=ExtentReader(disk, {(form.generation, writer.shard): writer.tail for writer in writers}, tier),
         warnings=[*restored.wrong, *tier.missing(), *_told(refused)],
         sync=options.sync,
     )

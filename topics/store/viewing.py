@@ -17,7 +17,7 @@ from topics.host.cold.segment_stores import SegmentStore
 from topics.host.directory.layout import Format, read_format
 from topics.host.directory.owner import check_unowned, same_boot_at
 from topics.host.directory.readstate import ReadState, read_state
-from topics.host.segments.reading import Reader
+from topics.host.segments.reading import ExtentReader
 from topics.host.system.clock import SystemClock
 from topics.host.system.readonly import ReadOnlyDisk
 from topics.host.system.refusals import FULL, told
@@ -102,7 +102,7 @@ def unwritable(
         generation=form.generation,
         damages=recovered.damages,
         cuts=recovered.cuts,
-        reader=Reader(disk, cold=tier),
+        reader=ExtentReader(disk, cold=tier),
         cold=tier,
         warnings=read.restored.wrong,
     )

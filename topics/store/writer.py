@@ -25,7 +25,7 @@ import attrs
 
 from topics.engine.batch import Shortage, WalBatch
 from topics.engine.engine import Engine
-from topics.host.checkpoint.steps import Blocking, Step, Steps, Tell, Wait
+from topics.host.checkpoint.steps import Blocking, Step, Steps, Tell, WaitForBatch
 from topics.host.system.refusals import told
 from topics.host.wal.tailcache import TailCache
 from topics.host.wal.walfile import DiskOp, PlannedWrite, WalFile, WalWrite, run
@@ -37,7 +37,7 @@ from topics.store.steps import drive
 BatchTiming = tuple[float, float]  # ms of the write and of the sync of a batch
 NOTHING_TOOK: Final[BatchTiming] = (0.0, 0.0)
 _TELL: Final = Tell()
-_WAIT: Final = Wait()
+_WAIT: Final = WaitForBatch()
 
 
 class Free(NamedTuple):
@@ -388,7 +388,7 @@ class ShardWriter:
 
 def _do_alone(step: Step) -> None:
     """Nobody else is told, and nobody else changes the next file."""
-    assert not isinstance(step, Wait)
+    assert not isinstance(step, WaitForBatch)
     if isinstance(step, Blocking):
         step.call()
 

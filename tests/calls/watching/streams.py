@@ -17,7 +17,7 @@ from topics.calls.trouble import Trouble, Unreachable
 from topics.calls.watching.course import Course
 from topics.calls.watching.cursors import Cursors
 from topics.calls.watching.rules import WatchRules
-from topics.calls.watching.session import Receive, Session
+from topics.calls.watching.session import Receive, RemoteWatch
 from topics.kernel.errors import TopicsError
 from topics.kernel.limits import Limits
 
@@ -127,7 +127,7 @@ def watched(history: Any, *topics: Any, count: int | None = None, **rules: Any) 
     asked = WatchRules(topics[0] if isinstance(topics[0], dict) else topics, **rules).asked(Limits())
     cursors = Cursors(asked.starts)
     line = Line(URL, Patience(), Pace(now_s=lambda: 0.0, chance=lambda: 0.5))
-    course, values = Course(Session(cursors, asked, line).steps()), []
+    course, values = Course(RemoteWatch(cursors, asked, line).steps()), []
     while len(values) != count:
         if (value := course.value()) is not None:
             values.append(value)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.calls.watching.events import Event, EventParser, TooLong
+from topics.calls.watching.events import EventParser, ServerSentEvent, TooLong
 
 FIELDS = [b"data: a", b"data:b", b"data", b"data:  two spaces", b"event: e", b"event", b"id: 7", b"id", b"id: \x00",
           b": comment", b":", b"retry: 10", b"unknown: x", b"", b"", b"\xef\xbb\xbfdata: late mark",
           b'data: {"a": "\xe2\x80\xa8"}']  # fmt: skip
 
 
-def parsed(*chunks: bytes, bytes_max: int = 10_000) -> list[Event]:
+def parsed(*chunks: bytes, bytes_max: int = 10_000) -> list[ServerSentEvent]:
     parser = EventParser(bytes_max)
     return [event for chunk in chunks for event in parser.feed(chunk)]
 
@@ -39,7 +39,7 @@ def parsed(*chunks: bytes, bytes_max: int = 10_000) -> list[Event]:
     ],
 )  # fmt: skip
 def test_the_standards_examples(stream: bytes, events: list[tuple[str, str, str]]) -> None:
-    assert parsed(stream) == [Event(name, data.encode(), last) for name, data, last in events]
+    assert parsed(stream) == [ServerSentEvent(name, data.encode(), last) for name, data, last in events]
 
 
 @given(
@@ -76,4 +76,4 @@ def test_a_large_event_is_parsed_in_one_pass() -> None:
     stream = b"event: record\ndata: " + data + b"\nid: 1\n\n"
     chunks = [stream[start : start + 4096] for start in range(0, len(stream), 4096)]
 
-    assert parsed(*chunks, bytes_max=len(stream)) == [Event("record", data, "1")]
+    assert parsed(*chunks, bytes_max=len(stream)) == [ServerSentEvent("record", data, "1")]

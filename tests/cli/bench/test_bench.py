@@ -16,7 +16,7 @@ import pytest
 from topics.cli.bench.in_process import InProcess
 from topics.cli.bench.payload import PAYLOAD_BYTES, payloads
 from topics.cli.bench.processes import MissingPeer, found, free_port, started, version_in
-from topics.cli.bench.report import Run, fields_of, print_report
+from topics.cli.bench.report import BenchRun, fields_of, print_report
 from topics.cli.bench.rounds import Measured, cell_of, measure
 from topics.cli.bench.systems import Running, System, peers
 from topics.cli.bench.workloads import WORKLOADS, Sample
@@ -139,7 +139,7 @@ def test_peers_that_are_not_installed_are_said(tmp_path, monkeypatch, capsys):
         [PEERS[name] for name in names], WORKLOADS[:1], rounds=1, seconds=0.005,
         payloads=payloads(200, seed=1), home=tmp_path, tell=lambda _: None,
     )  # fmt: skip
-    run = Run(facts={}, rounds=1, seconds=0.005, seed=1, measured=result)
+    run = BenchRun(facts={}, rounds=1, seconds=0.005, seed=1, measured=result)
     print_report(run)
     said = capsys.readouterr().out
 

@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from tests.e2e.dashboards import browsing
-from topics.cli.bench.report import Run, page_of
+from topics.cli.bench.report import BenchRun, page_of
 from topics.cli.bench.rounds import Measured, cell_of
 from topics.cli.bench.systems import ours, peers
 from topics.cli.bench.workloads import WORKLOADS, Sample
@@ -27,7 +27,7 @@ def page_with(fact: str) -> bytes:
         if workload.needs <= system.can
     }
     measured = Measured(systems, {one.name: "1.2" for one in systems}, WORKLOADS, cells, {"Other": fact}, [])
-    return page_of(Run({"machine": fact}, 3, 0.5, 7, measured))
+    return page_of(BenchRun({"machine": fact}, 3, 0.5, 7, measured))
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from topics.cli.commands.doctor import CheckResult, file_system_of, judged_syncs, sync_times, there
+from topics.cli.commands.doctor import CheckVerdict, file_system_of, judged_syncs, sync_times, there
 
 
 def found(call: Callable[..., Any], *arguments: str) -> tuple[int, dict[str, dict[str, str]]]:
@@ -100,9 +100,9 @@ def test_a_log_that_is_newer_than_now_tells_of_a_clock_that_was_set_back(call, t
 @pytest.mark.parametrize(
     ("median_s", "verdict", "word"),
     [
-        (5e-6, CheckResult.WARNING, "has not"),
-        (0.001, CheckResult.OK, ""),
-        (0.2, CheckResult.WARNING, "faster disk"),
+        (5e-6, CheckVerdict.WARNING, "has not"),
+        (0.001, CheckVerdict.OK, ""),
+        (0.2, CheckVerdict.WARNING, "faster disk"),
     ],
 )
 def test_syncs_that_are_too_fast_to_be_true_are_told(median_s, verdict, word):

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from topics.cli.demo.clients import Tail, client_of, told_once
+from topics.cli.demo.clients import TailThread, client_of, told_once
 from topics.cli.demo.private_server import PrivateServer
 from topics.cli.demo.work import QUEUE, Team
 
@@ -58,7 +58,7 @@ def answers(server: PrivateServer) -> Counter[str]:
 def test_the_follower_is_told_by_server_sent_events_over_a_kill(tmp_path: pathlib.Path) -> None:
     with PrivateServer(tmp_path / "data", tmp_path) as server, client_of(server) as client:
         client.create("t").put("before")
-        tail = Tail(server, "t")
+        tail = TailThread(server, "t")
         try:
             server.kill()
             server.start()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from topics.codec.ledgerq.crc import CASTAGNOLI, IEEE
 from topics.codec.ledgerq.encode import encode_entry, encode_index
-from topics.codec.ledgerq.entries import ID_STEP_MAX, Entry, Flaw, decode_segment, is_release
+from topics.codec.ledgerq.entries import ID_STEP_MAX, BrokenEntry, LedgerqEntry, decode_segment, is_release
 from topics.codec.ledgerq.layout import ENTRY_HEAD, RELEASE, SEED, EntryType, Level
 from topics.codec.ledgerq.position import Position, decode_position, encode_position
 from topics.codec.primitives import U32
@@ -21,9 +21,11 @@ GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "ledgerq-release"
 RELEASE_SEGMENT = (GOLDEN / "00000000000000000001.log").read_bytes()
 TS = 1_795_190_038_898_971_471
 ENTRIES = [
-    Entry(type=EntryType.DATA, id=1, timestamp_ns=TS, payload=b"one"),
-    Entry(type=EntryType.DATA, id=2, timestamp_ns=TS, payload=b"", headers={"ü": "ß", "": ""}, expires_ns=TS + 5),
-    Entry(type=EntryType.DATA, id=5, timestamp_ns=TS, payload=b"\x1f\x8b", priority=Level.HIGH, is_compressed=True),
+    LedgerqEntry(type=EntryType.DATA, id=1, timestamp_ns=TS, payload=b"one"),
+    LedgerqEntry(type=EntryType.DATA, id=2, timestamp_ns=TS, payload=b"", headers={"ü": "ß", "": ""},
+        expires_ns=TS + 5),
+    LedgerqEntry(type=EntryType.DATA, id=5, timestamp_ns=TS, payload=b"\x1f\x8b", priority=Level.HIGH,
+        is_compressed=True),
 ]  # fmt: skip
 
 
@@ -32,7 +34,7 @@ def placed(entries):
     at, found = 0, []
     for entry in entries:
         found.append(
-            Entry(**{name: getattr(entry, name) for name in entry.__struct_fields__} | {"offset": at})
+            LedgerqEntry(**{name: getattr(entry, name) for name in entry.__struct_fields__} | {"offset": at})
         )
         at += len(encode_entry(entry))
     return found
@@ -76,7 +78,7 @@ def test_a_segment_of_the_release_decodes_whole():
 
     assert is_release(RELEASE_SEGMENT)
     assert [entry.id for entry in found] == list(range(1, 421))
-    assert {type(entry) for entry in found} == {Entry}
+    assert {type(entry) for entry in found} == {LedgerqEntry}
 
 
 def test_a_flipped_bit_costs_one_entry():
@@ -87,7 +89,7 @@ def test_a_flipped_bit_costs_one_entry():
 
     assert list(decode_segment(bytes(data), SEED)) == [
         placed(ENTRIES)[0],
-        Flaw(first, first + len(encode_entry(ENTRIES[1])), "the checksum is wrong"),
+        BrokenEntry(first, first + len(encode_entry(ENTRIES[1])), "the checksum is wrong"),
         placed(ENTRIES)[2],
     ]
 
@@ -99,7 +101,7 @@ def test_a_broken_length_costs_one_entry(length):
     data[:4] = U32.pack(length)
     flaw, *rest = decode_segment(bytes(data), SEED)
 
-    assert isinstance(flaw, Flaw)
+    assert isinstance(flaw, BrokenEntry)
     assert (flaw.offset, flaw.stop) == (0, len(encode_entry(ENTRIES[0])))
     assert rest == placed(ENTRIES)[1:]
 
@@ -110,7 +112,7 @@ def test_a_cut_off_end_is_told():
     *whole, flaw = decode_segment(data, SEED)
 
     assert whole == placed(ENTRIES)[:2]
-    assert isinstance(flaw, Flaw)
+    assert isinstance(flaw, BrokenEntry)
     assert flaw.stop == len(data)
 
 
@@ -120,7 +122,7 @@ def test_a_damaged_header_of_the_release_costs_nothing_but_a_flaw():
     data[9] ^= 1
     flaw, *rest = decode_segment(bytes(data), RELEASE)
 
-    assert flaw == Flaw(0, 64, "the header's checksum is wrong")
+    assert flaw == BrokenEntry(0, 64, "the header's checksum is wrong")
     assert len(rest) == 420
 
 
@@ -129,7 +131,7 @@ def test_zeros_behind_the_releases_checksum_are_looked_at():
     data = bytearray(RELEASE_SEGMENT)
     data[109] = 1
 
-    assert next(decode_segment(bytes(data), RELEASE)) == Flaw(64, 110, "the checksum is wrong")
+    assert next(decode_segment(bytes(data), RELEASE)) == BrokenEntry(64, 110, "the checksum is wrong")
 
 
 @pytest.mark.parametrize(
@@ -149,28 +151,32 @@ def test_what_no_entry_says_is_a_flaw(body, why):
     """Right sums do not make sense of it; the next entry is read."""
     flaw, entry = decode_segment(sealed(body) + encode_entry(ENTRIES[0]), SEED)
 
-    assert isinstance(flaw, Flaw)
+    assert isinstance(flaw, BrokenEntry)
     assert why in flaw.why
-    assert isinstance(entry, Entry)
+    assert isinstance(entry, LedgerqEntry)
 
 
 def test_ids_go_on_from_segment_to_segment():
     """An id that another entry had is a flaw, whichever file that was in."""
-    assert [type(found) for found in decode_segment(written(), SEED, after_id=2)] == [Flaw, Flaw, Entry]
+    assert [type(found) for found in decode_segment(written(), SEED, after_id=2)] == [
+        BrokenEntry,
+        BrokenEntry,
+        LedgerqEntry,
+    ]
 
 
 def test_a_jump_of_ids_is_damage_unless_the_files_name_says_so():
     """So a forged id does not make a topic of a billion seqs that stand for nothing."""
-    data = encode_entry(Entry(type=EntryType.DATA, id=3 * ID_STEP_MAX, timestamp_ns=TS, payload=b""))
+    data = encode_entry(LedgerqEntry(type=EntryType.DATA, id=3 * ID_STEP_MAX, timestamp_ns=TS, payload=b""))
 
-    assert [type(found) for found in decode_segment(data, SEED)] == [Flaw]
-    assert [type(found) for found in decode_segment(data, SEED, about_id=3 * ID_STEP_MAX)] == [Entry]
+    assert [type(found) for found in decode_segment(data, SEED)] == [BrokenEntry]
+    assert [type(found) for found in decode_segment(data, SEED, about_id=3 * ID_STEP_MAX)] == [LedgerqEntry]
 
 
 def test_tombstones_and_checkpoints_are_not_held_against_ids():
     """They speak of entries that are there already."""
     kinds = (EntryType.TOMBSTONE, EntryType.CHECKPOINT)
-    marks = [Entry(type=kind, id=1, timestamp_ns=TS, payload=b"") for kind in kinds]
+    marks = [LedgerqEntry(type=kind, id=1, timestamp_ns=TS, payload=b"") for kind in kinds]
 
     assert list(decode_segment(written([*ENTRIES, *marks]), SEED)) == placed([*ENTRIES, *marks])
 
@@ -178,7 +184,7 @@ def test_tombstones_and_checkpoints_are_not_held_against_ids():
 @given(st.binary(max_size=300), st.sampled_from([SEED, RELEASE]))
 def test_whatever_the_bytes_all_of_them_are_accounted_for(data, dialect):
     """Entries and flaws lie side by side from the first byte to the last."""
-    flaws = [found for found in decode_segment(data, dialect) if isinstance(found, Flaw)]
+    flaws = [found for found in decode_segment(data, dialect) if isinstance(found, BrokenEntry)]
 
     assert sum(flaw.stop - flaw.offset for flaw in flaws) == len(data)
 

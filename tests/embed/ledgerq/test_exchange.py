@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 import topics
 from topics.codec.ledgerq.encode import encode_entry
-from topics.codec.ledgerq.entries import Entry, decode_segment
+from topics.codec.ledgerq.entries import LedgerqEntry, decode_segment
 from topics.codec.ledgerq.layout import SEED, EntryType
 from topics.codec.ledgerq.position import Position, encode_position
 from topics.embed.ledgerq.directory import Directory
-from topics.embed.ledgerq.exporting import Export, Exported
+from topics.embed.ledgerq.exporting import Export, LedgerqExported
 from topics.embed.ledgerq.importing import Import, Imported
 from topics.testing.clock import ManualClock
 
@@ -63,7 +63,7 @@ def priority_of(record: topics.Record) -> int | None:
 
 
 def directory_of(
-    root: pathlib.Path, entries: Iterable[Entry], *, read_id: int = 1, next_id: int | None = None
+    root: pathlib.Path, entries: Iterable[LedgerqEntry], *, read_id: int = 1, next_id: int | None = None
 ) -> pathlib.Path:
     """A directory in the seed's dialect."""
     root.mkdir()
@@ -75,9 +75,9 @@ def directory_of(
     return root
 
 
-def entry(number: int, **fields: Any) -> Entry:
+def entry(number: int, **fields: Any) -> LedgerqEntry:
     given_fields = {"timestamp_ns": (TS_MS + number) * 1_000_000, "payload": b"x", **fields}
-    return Entry(type=EntryType.DATA, id=number, **given_fields)
+    return LedgerqEntry(type=EntryType.DATA, id=number, **given_fields)
 
 
 # The directory that ledgerq 1.4.1 wrote.
@@ -93,7 +93,7 @@ def test_every_message_of_the_release_comes_with_all_that_it_had(tmp_path: pathl
 
     assert (done.records, done.faults) == (420, [])
     for record, told, stored in zip(records, EXPECTED["enqueued"], raw, strict=True):
-        assert isinstance(stored, Entry)
+        assert isinstance(stored, LedgerqEntry)
         assert record.seq == told["id"]
         assert record.ts == stored.timestamp_ns // 1_000_000
         assert hashlib.sha256(record.raw).hexdigest()[:16] == told["payload_sha256"]
@@ -227,7 +227,7 @@ def test_a_next_id_that_cannot_be_is_told(tmp_path: pathlib.Path) -> None:
 
 def test_a_tombstone_takes_its_message(tmp_path: pathlib.Path) -> None:
     """Wherever it stands."""
-    mark = Entry(type=EntryType.TOMBSTONE, id=1, timestamp_ns=0, payload=b"")
+    mark = LedgerqEntry(type=EntryType.TOMBSTONE, id=1, timestamp_ns=0, payload=b"")
     done = taken(directory_of(tmp_path / "source", [entry(1), mark, entry(2)]), tmp_path / "data")
 
     assert done.records == 1
@@ -296,7 +296,7 @@ def test_dead_letters_say_where_they_died(tmp_path: pathlib.Path) -> None:
         "trace": "t", "$dead_letter_src_seq": "17", "$dead_letter_deliveries": "3", "$dead_letter_reason": "no disk",
         "$dead_letter_ts": "1795190039035",
     }  # fmt: skip
-    assert isinstance(back, Entry)
+    assert isinstance(back, LedgerqEntry)
     assert back.headers == headers | {"dlq.last_failure": "2026-11-20T15:53:59.035Z"}
 
 
@@ -395,7 +395,7 @@ def test_the_golden_directory_of_the_seeds_dialect_is_read_as_ever(tmp_path: pat
     assert [row[-1] for row in after] == [None, 9, 5, None, None]
 
 
-def exported_sample(tmp_path: pathlib.Path) -> Exported:
+def exported_sample(tmp_path: pathlib.Path) -> LedgerqExported:
     """One of each: JSON and bytes, labels, headers that look like ours, expiry, priorities, a failure, a gap."""
     clock = ManualClock(TS_MS)
     with topics.open(tmp_path / "store", clock=clock) as store:

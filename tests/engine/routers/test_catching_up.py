@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.engine.routers.driving import Routing
-from topics.engine.commands import CatchUp, DeleteRouter, DeleteTopic
+from topics.engine.commands import DeleteRouter, DeleteTopic, WaitForCopies
 from topics.engine.tickets import Stage
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.ids import shard_of
@@ -37,7 +37,7 @@ def write_only(driver, topic, *datas):
 
 
 def reading(driver, topic="b"):
-    return driver.propose(CatchUp(topic=topic))
+    return driver.propose(WaitForCopies(topic=topic))
 
 
 @pytest.mark.rule("S8.26")

@@ -13,7 +13,7 @@ from topics.engine.schedules.firing import _first_on_time
 from topics.engine.schedules.instants import Instants
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import FIRING_LATE_MS
-from topics.log.schedules import Standing
+from topics.log.schedules import StandingSchedule
 from topics.testing.calendar import RepeatingCalendar
 
 HOUR = 3_600_000
@@ -220,7 +220,7 @@ class Asked(Instants):
 def test_what_none_passes_over_is_not_walked_through(jitter_ms):
     """Only the newest instant of what is late can be on time by its jitter: a day of seconds is not looked at."""
     made = definition(every_ms=1000, jitter_ms=jitter_ms, catch_up="none")
-    standing, instants = Standing(made, T0 - 86_400_000, 0), Instants(None, made)
+    standing, instants = StandingSchedule(made, T0 - 86_400_000, 0), Instants(None, made)
     for now_ms in range(T0, T0 + 3000, 333):
         since_ms, asked = now_ms - FIRING_LATE_MS, Asked(None, made)
         on_time = (one for one in instants.after(since_ms - 5000) if instants.due_ms(one) >= since_ms)

@@ -13,7 +13,7 @@ from topics.lattice.queues.editor import DIVERGENCES_MAX, Editor
 from topics.lattice.queues.entries import Entries
 from topics.lattice.queues.fence import Lease, NotLeader
 from topics.lattice.queues.lattice_queue import LatticeQueue
-from topics.lattice.queues.queue_state import QueueState
+from topics.lattice.queues.queue_state import LatticeQueueState
 from topics.lattice.queues.record import QueueRecord
 from topics.testing.clock import ManualClock
 
@@ -247,7 +247,7 @@ def test_only_the_overlap_is_compared():
 def test_records_differ_in_any_part(cells):
     """Not the value only: another key, stamp or headers is another record, and 1, 1.0 and True are three values."""
     own = state(0, [1])
-    other = QueueState(entries=Entries.empty().extend([QueueRecord(cells)]))
+    other = LatticeQueueState(entries=Entries.empty().extend([QueueRecord(cells)]))
 
     assert find_divergence(own, other).first_offset == 0
     assert own.join(other) == other.join(own)

@@ -9,7 +9,7 @@ from topics.codec.cell import CellMap, decode_cell, encode_cell
 from topics.lattice.queues.fence import Lease
 from topics.lattice.queues.lattice_queue import LatticeQueue
 from topics.lattice.queues.metadata import Metadata
-from topics.lattice.queues.queue_state import QUEUES, ZERO, QueueState, is_queue, queue_from_cell
+from topics.lattice.queues.queue_state import QUEUES, ZERO, LatticeQueueState, is_queue, queue_from_cell
 from topics.lattice.values.laws import (
     check_commutes,
     check_deliveries,
@@ -349,7 +349,7 @@ def test_a_state_may_be_merged_as_it_is_or_as_cells():
 
 def test_canonical_metadata_keeps_keys_apart_that_python_takes_for_one():
     """1, 1.0 and True are three keys on the way through the wire, too (replication 13)."""
-    made = QueueState(
+    made = LatticeQueueState(
         metadata=Metadata.from_cells(CellMap([(1, "i"), (1.0, "f"), (True, "b")]), CellMap([(1, 5)]))
     )
     after = queue_from_cell(decode_cell(encode_cell(made.to_cell())))

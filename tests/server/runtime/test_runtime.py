@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from tests.server.wire.places import alone, begun, new_site
-from topics.calls.records import PutMany
+from topics.calls.records import PutManyCall
 from topics.embed.aio.fetch import NO_BOUND
 from topics.embed.aio.runtime import LET_GO_BYTES, Runtime
 from topics.embed.aio.thread import SystemThread
@@ -195,7 +195,7 @@ def narrow_runtime():
 
 
 def big(count=20):
-    return PutMany("t", [{"data": "x" * 30_000}] * count).command(NARROW)
+    return PutManyCall("t", [{"data": "x" * 30_000}] * count).command(NARROW)
 
 
 async def test_a_write_that_made_its_topic_and_then_waited_for_room_says_that_it_did():

@@ -38,7 +38,7 @@ def check_acknowledged(disk: Disk, state: RecoveredDirectory, acks: Acks) -> Ite
     for (name, epoch), columns in sorted(acks.by_topic.items()):
         topic, seqs = catalog.find(name), columns[0]
         if topic is not None and epoch in (ANY_EPOCH, topic.epoch):
-            told = _Told(disk, state, topic, acks.file, *sort_columns(*columns))
+            told = _ToldTopic(disk, state, topic, acks.file, *sort_columns(*columns))
             found = told.violations()
             if epoch == ANY_EPOCH and topic.epoch > 1:
                 found = map(_perhaps_before, found)
@@ -68,7 +68,7 @@ def _some_of(found: Iterator[Violation], topic: str, file: str) -> Iterator[Viol
         yield Violation(topic, file, "acknowledged", Severity.ERROR, None, None, detail)
 
 
-class _Told:
+class _ToldTopic:
     """What clients were told of a topic: its seqs, strictly ascending, and the digest of each."""
 
     def __init__(

@@ -21,7 +21,7 @@ from topics.codec.segments.segcolumns import encode_block
 from topics.codec.segments.segidx import IdxColumns
 from topics.codec.segments.segment import DEAD, END_SIZE, LIVE, walk
 from topics.host.directory.layout import segment_path, topic_dir
-from topics.host.segments.reading import Reader
+from topics.host.segments.reading import ExtentReader
 from topics.host.segments.segment_files import ENDS_OF, encode_idx
 from topics.host.segments.segment_seals import seal_of
 from topics.host.system.temporary import TEMPORARY, write_temporary
@@ -90,7 +90,7 @@ def of_segment(disk: Disk, topic: Topic, segment: Segment) -> Iterator[KeptSlot 
 
 def of_log(disk: Disk, topic: Topic, first: int) -> Iterator[KeptSlot | int]:
     """The slots from `first` on, all of which are in the log."""
-    index, reader = topic.index, Reader(disk)
+    index, reader = topic.index, ExtentReader(disk)
     start = index.position(first)
     while start < index.stop:
         stop = min(start + READ_SLOTS, index.stop)
@@ -109,7 +109,7 @@ def of_log(disk: Disk, topic: Topic, first: int) -> Iterator[KeptSlot | int]:
         start = stop
 
 
-def _bytes_of(reader: Reader, extent: Extent) -> bytes:
+def _bytes_of(reader: ExtentReader, extent: Extent) -> bytes:
     """None at all of a file that is gone."""
     try:
         return reader.read(extent)

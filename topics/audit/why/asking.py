@@ -13,7 +13,7 @@ import attrs
 import msgspec
 
 from topics.audit.why.events import ENDINGS, events_of
-from topics.audit.why.folding import Watch
+from topics.audit.why.folding import WatchedSeqs
 from topics.audit.why.kept_log import Budget, KeptLog, read_kept
 from topics.audit.why.standing import Live, Reader, arrived_as, live_of, parts_of, told_of
 from topics.audit.why.starts import FoldStart, no_start, read_snapshots, starts
@@ -121,7 +121,7 @@ def _again(ask: Callable[[Budget], T], budget: Callable[[], Budget]) -> T:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class _Known:
+class _KnownTopic:
     """All that was found out of one topic. `topic`, `start`: None if the budget left too little for a fold."""
 
     disk: ColdBehind
@@ -129,7 +129,7 @@ class _Known:
     topic_id: int
     topic: Topic | None
     start: FoldStart | None
-    watch: Watch
+    watch: WatchedSeqs
     log: KeptLog
     budget: Budget
     names: dict[int, str]
@@ -165,7 +165,7 @@ def _known(
     now_ms: int,
     budget: Budget,
     topic_id: int | None,
-) -> _Known:
+) -> _KnownTopic:
     if read_format(disk, where) is None:
         raise CannotOpen(
             Unusable.MISSING, f"{where} holds no data directory of topics: it has no FORMAT", path=where
@@ -177,9 +177,9 @@ def _known(
     names = {image.topic_id: image.name for snapshot in snapshots for image in snapshot.state.topics}
     names |= {item.topic_id: create.name for item, create in _creations(log)}
     names |= _router_names(log, snapshots)
-    watch, topic, begun = Watch(first, last), None, None
+    watch, topic, begun = WatchedSeqs(first, last), None, None
     for start in starts(disk, log, snapshots, topic_id):
-        tried = Watch(first, last)
+        tried = WatchedSeqs(first, last)
         folded = tried.fold(disk, start, log, topic_id)
         if folded is not None:
             watch, topic, begun = tried, folded, start
@@ -189,7 +189,7 @@ def _known(
         watch.let_pass(now_ms)
     elif not budget.bytes_left:
         raise no_start(name, damaged)
-    return _Known(
+    return _KnownTopic(
         disk=disk,
         name=name,
         topic_id=topic_id,
@@ -247,7 +247,7 @@ def _topic_id(
     )  # fmt: skip
 
 
-def _why(known: _Known, seq: int, live: Live | None, *, of_job: bool) -> Why:
+def _why(known: _KnownTopic, seq: int, live: Live | None, *, of_job: bool) -> Why:
     topic, end = known.topic, known.watch.ends.get(seq)
     if topic is not None and (live is None or live.durability is not Durability.EPHEMERAL):
         live = live_of(topic, seq, known.now_ms, end)
@@ -285,7 +285,7 @@ def _why(known: _Known, seq: int, live: Live | None, *, of_job: bool) -> Why:
     )
 
 
-def _completed(known: _Known, live: Live, seq: int, events: Sequence[Event]) -> Standing:
+def _completed(known: _KnownTopic, live: Live, seq: int, events: Sequence[Event]) -> Standing:
     """With what an event says of the end, and only that."""
     now = live.now
     if (until := _repeats_until(known, seq, events)) is not None:
@@ -302,7 +302,7 @@ def _completed(known: _Known, live: Live, seq: int, events: Sequence[Event]) -> 
     return now
 
 
-def _repeats_until(known: _Known, seq: int, events: Sequence[Event]) -> int | None:
+def _repeats_until(known: _KnownTopic, seq: int, events: Sequence[Event]) -> int | None:
     """Until when a repeat of its write, or of itself, is answered with it."""
     put, topic = next((event for event in events if event.event == "put"), None), known.topic
     if put is None or topic is None:
@@ -313,7 +313,7 @@ def _repeats_until(known: _Known, seq: int, events: Sequence[Event]) -> int | No
     return max((until for until in found if until is not None and until >= known.now_ms), default=None)
 
 
-def _arrived(known: _Known, move: bytes) -> int | None:
+def _arrived(known: _KnownTopic, move: bytes) -> int | None:
     """As which seq it is where it was moved to, by the log or the newest snapshot."""
     for at, _ in known.log.walk():
         if isinstance(at.item, Run) and at.item.topic_id != known.topic_id:
@@ -345,12 +345,12 @@ def _router_names(log: KeptLog, snapshots: Sequence[Snapshot]) -> dict[int, str]
     return {router.id: router.name for router in found}
 
 
-def _created_ts(known: _Known) -> int | None:
+def _created_ts(known: _KnownTopic) -> int | None:
     made = (item.ts for item, _ in _creations(known.log) if item.topic_id == known.topic_id)
     return next(made, None)
 
 
-def _before(known: _Known, epoch: int) -> Before | None:
+def _before(known: _KnownTopic, epoch: int) -> Before | None:
     """The last instance of the name before this one, if the log knows of it."""
     made = [(item, create) for item, create in _creations(known.log) if create.name == known.name]
     earlier = [(item.topic_id, create.epoch) for item, create in made if create.epoch < epoch]
@@ -364,7 +364,7 @@ def _before(known: _Known, epoch: int) -> Before | None:
     return Before(epoch=before, deleted_ts=next(ends, None))
 
 
-def _range(known: _Known, from_seq: int, to_seq: int | None, reader: Reader, parts_max: int) -> WhyRange:
+def _range(known: _KnownTopic, from_seq: int, to_seq: int | None, reader: Reader, parts_max: int) -> WhyRange:
     topic = known.topic
     if topic is None:
         raise known.too_little()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.audit.why.folding import End, Watch, selector
+from topics.audit.why.folding import End, WatchedSeqs, selector
 from topics.audit.why.kept_log import At, KeptLog
 from topics.audit.why.writes import name_of, put_event
 from topics.codec.log.control import CheckpointMark, Control, Delete, WriteResult
@@ -40,7 +40,7 @@ _NAMES: dict[type[LeaseEvent], str] = {
 
 
 def events_of(
-    disk: Disk, log: KeptLog, watch: Watch, topic_id: int, names: dict[int, str], seq: int, now_ms: int
+    disk: Disk, log: KeptLog, watch: WatchedSeqs, topic_id: int, names: dict[int, str], seq: int, now_ms: int
 ) -> list[Event]:
     """`watch`: has seen the fold, if there was one."""
     story = _Story(disk, log, names, seq)

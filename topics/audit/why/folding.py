@@ -47,7 +47,7 @@ class End:
 
 
 @attrs.define(eq=False)
-class Watch:
+class WatchedSeqs:
     """The seqs [first, last]. `ends`: of each that has ended; `passed`: by which loss a floor went over the first of
     them behind its end. `catalog`: what the fold gave; `is_damaged`: not all of the log fitted.
     """

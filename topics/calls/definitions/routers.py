@@ -57,13 +57,13 @@ def router_json(state: RouterState, **more: object) -> bytes:
     return _encode(fields)[:-1]
 
 
-class _List(msgspec.Struct):
+class _RouterList(msgspec.Struct):
     routers: list[Router]
     next_cursor: str | None = None
 
 
 read_router: Final = msgspec.json.Decoder(Router).decode
-_list: Final = msgspec.json.Decoder(_List).decode
+_list: Final = msgspec.json.Decoder(_RouterList).decode
 
 
 def _read_list(body: bytes) -> tuple[Sequence[Router], str | None]:
@@ -76,14 +76,14 @@ def value_of(state: RouterState) -> Router:
     return read_router(router_json(state) + b"}")
 
 
-class _Name(Call[Router], frozen=True, eq=False):
+class _OfRouter(Call[Router], frozen=True, eq=False):
     name: str
 
     def path(self) -> str:
         return _path(self.name)
 
 
-class Put(_Name, frozen=True, eq=False):
+class PutRouterCall(_OfRouter, frozen=True, eq=False):
     """Have every record that comes into `source` from now on copied into `dest`, or change how. Topics that are not
     there are made, `dest` in the class of `source`, and only if `create_dest`.
 
@@ -130,7 +130,7 @@ class Put(_Name, frozen=True, eq=False):
 _FLAGS: Final = ("preserve_node", "preserve_tag", "create_dest", "allow_cycle")
 
 
-class Get(_Name, frozen=True, eq=False):
+class GetRouterCall(_OfRouter, frozen=True, eq=False):
     """A router as it is.
 
     Raises:
@@ -147,7 +147,7 @@ class Get(_Name, frozen=True, eq=False):
         return line.ask("GET", self.path(), read_router, repeatable=True)
 
 
-class Delete(Call[bool], frozen=True, eq=False):
+class DeleteRouterCall(Call[bool], frozen=True, eq=False):
     """End a router: behind this nothing of it is copied. What it has copied stays. False if there was none.
 
     Raises:
@@ -170,7 +170,7 @@ class Delete(Call[bool], frozen=True, eq=False):
         return (yield from line.ask("DELETE", _path(self.name), read_deleted, writes=True)).deleted
 
 
-class List(Call[Sequence[Router]], frozen=True, eq=False):
+class ListRoutersCall(Call[Sequence[Router]], frozen=True, eq=False):
     """Every router whose name starts so, ascending by name; from this source and into this dest, where one is given."""
 
     prefix: str = ""

@@ -74,13 +74,13 @@ def _record_json(definition: Definition) -> bytes:
     return _encode(fields | {name: n for name in _NUMBERS if (n := getattr(definition, name)) >= 0})
 
 
-class _List(msgspec.Struct):
+class _ScheduleList(msgspec.Struct):
     schedules: list[Schedule]
     next_cursor: str | None = None
 
 
 _sent: Final = msgspec.json.Decoder(Schedule).decode
-_list: Final = msgspec.json.Decoder(_List).decode
+_list: Final = msgspec.json.Decoder(_ScheduleList).decode
 
 
 def read_schedule(body: bytes) -> Schedule:
@@ -104,19 +104,19 @@ def _with_bytes(sent: Schedule) -> Schedule:
     return attrs.evolve(sent, record={**sent.record, "data": data})
 
 
-class _Name(Call[Schedule], frozen=True, eq=False):
+class _OfSchedule(Call[Schedule], frozen=True, eq=False):
     name: str
 
     def path(self) -> str:
         return f"/v0/schedules/{check_schedule_name(self.name)}"
 
 
-class _Put(_Name, frozen=True, eq=False):
+class _TopicAndDataArgs(_OfSchedule, frozen=True, eq=False):
     topic: str
     data: Any
 
 
-class Put(_Put, frozen=True, eq=False, kw_only=True):
+class PutScheduleCall(_TopicAndDataArgs, frozen=True, eq=False, kw_only=True):
     """Append `data` to `topic` at every instant of `cron` (five fields, in `timezone`), or every `every_ms` since 1970:
     make the schedule, or change it. Each instant is one record, once, whatever stops the store; its meta says which.
 
@@ -187,7 +187,7 @@ def with_own_names(take: Callable[[], T]) -> T:
         raise Rejected(refused.code, refused.message.replace("records[0]", "record"), **detail) from None
 
 
-class Get(_Name, frozen=True, eq=False, kw_only=True):
+class GetScheduleCall(_OfSchedule, frozen=True, eq=False, kw_only=True):
     """A schedule as it is. `coming`: how many of its next instants to tell, 100 at most.
 
     Raises:
@@ -208,7 +208,7 @@ class Get(_Name, frozen=True, eq=False, kw_only=True):
         return line.ask("GET", self.path(), read_schedule, query=query, repeatable=True)
 
 
-class Delete(Call[bool], frozen=True, eq=False):
+class DeleteScheduleCall(Call[bool], frozen=True, eq=False):
     """End a schedule: behind this nothing of it is appended. False if there was none.
 
     Raises:
@@ -225,7 +225,7 @@ class Delete(Call[bool], frozen=True, eq=False):
         return (yield from line.ask("DELETE", path, messages.read_deleted, writes=True)).deleted
 
 
-class List(Call[Sequence[Schedule]], frozen=True, eq=False):
+class ListSchedulesCall(Call[Sequence[Schedule]], frozen=True, eq=False):
     """Every schedule whose name starts so, ascending by name."""
 
     prefix: str = ""

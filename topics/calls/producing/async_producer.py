@@ -10,7 +10,7 @@ import anyio
 
 from topics.calls.call import Steps
 from topics.calls.methods import described, named
-from topics.calls.producing.batches import Batches, ProducerBatch, Put, Rules, deliver, ended
+from topics.calls.producing.batches import Batches, ProducerBatch, ProducerPut, Rules, deliver, ended
 from topics.kernel.errors import TopicsError
 
 P = ParamSpec("P")
@@ -45,7 +45,7 @@ class AsyncReceipt:
 
 
 def _putting(
-    put: Callable[P, Put],
+    put: Callable[P, ProducerPut],
 ) -> Callable[Concatenate[AsyncProducer, P], Coroutine[Any, Any, AsyncReceipt]]:
     async def method(producer: AsyncProducer, /, *args: P.args, **options: P.kwargs) -> AsyncReceipt:
         return await producer._take(put(*args, **options))  # noqa: SLF001 -- its own method
@@ -69,7 +69,7 @@ class AsyncProducer:
         self._room = anyio.Event()
         self._batches: Batches[anyio.Event] = Batches(rules, anyio.Event)
 
-    put = _putting(Put)
+    put = _putting(ProducerPut)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
@@ -108,7 +108,7 @@ class AsyncProducer:
         if failure is not None:
             raise failure
 
-    async def _take(self, put: Put) -> AsyncReceipt:
+    async def _take(self, put: ProducerPut) -> AsyncReceipt:
         record, size = put.record()
         batches = self._batches
         async with self._turn:

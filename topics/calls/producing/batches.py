@@ -20,7 +20,7 @@ import msgspec
 from topics.calls.call import Call
 from topics.calls.intake import take_records
 from topics.calls.messages import FORMAT_LIMITS
-from topics.calls.records import OF_A_RECORD, PutMany
+from topics.calls.records import OF_A_RECORD, PutManyCall
 from topics.calls.trouble import Trouble, Unreachable
 from topics.kernel.checks import whole_number
 from topics.kernel.errors import Code, Rejected, TopicsError, invalid
@@ -208,7 +208,7 @@ class _Data(msgspec.Struct, frozen=True, eq=False):
     data: Any
 
 
-class Put(_Data, frozen=True, eq=False, kw_only=True):
+class ProducerPut(_Data, frozen=True, eq=False, kw_only=True):
     """Hand over one record, with the fields that it has in `Topic.put`; wait while too much is pending.
 
     Raises:
@@ -242,7 +242,7 @@ def deliver(topic: str, records: Sequence[Mapping[str, Any]]) -> Generator[Call[
     halved until it is alone.
     """
     try:
-        written = yield from PutMany(topic, records)
+        written = yield from PutManyCall(topic, records)
     except TopicsError as error:
         if len(records) == 1 or stops(error):
             return [error] * len(records)

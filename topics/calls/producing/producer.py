@@ -11,7 +11,7 @@ from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from topics.calls.call import Steps
 from topics.calls.methods import described, named
-from topics.calls.producing.batches import Batches, ProducerBatch, Put, Rules, deliver, ended
+from topics.calls.producing.batches import Batches, ProducerBatch, ProducerPut, Rules, deliver, ended
 from topics.kernel.errors import Code, Rejected, TopicsError
 
 P = ParamSpec("P")
@@ -52,7 +52,7 @@ class Receipt:
         return self._batch.outcome(self._index)
 
 
-def _putting(put: Callable[P, Put]) -> Callable[Concatenate[Producer, P], Receipt]:
+def _putting(put: Callable[P, ProducerPut]) -> Callable[Concatenate[Producer, P], Receipt]:
     def method(producer: Producer, /, *args: P.args, **options: P.kwargs) -> Receipt:
         return producer._take(put(*args, **options))  # noqa: SLF001 -- its own method
 
@@ -78,7 +78,7 @@ class Producer:
         self._thread = threading.Thread(target=self._run, name=f"topics-producer-{self.topic}", daemon=True)
         self._thread.start()
 
-    put = _putting(Put)
+    put = _putting(ProducerPut)
 
     def flush(self) -> None:
         """Return when all that was put so far is answered.
@@ -109,7 +109,7 @@ class Producer:
         if failure is not None:
             raise failure
 
-    def _take(self, put: Put) -> Receipt:
+    def _take(self, put: ProducerPut) -> Receipt:
         if os.getpid() != self._pid:
             raise Rejected(
                 Code.SHUTTING_DOWN,

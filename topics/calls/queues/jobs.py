@@ -28,7 +28,7 @@ from topics.calls.queues.values import (
     read_settled,
 )
 from topics.calls.retry import Line, Talk
-from topics.calls.topics import State
+from topics.calls.topics import StateCall
 from topics.engine import commands
 from topics.engine.replies import JobsSettled, Redriven, TopicState
 from topics.kernel.checks import seconds
@@ -52,11 +52,11 @@ class OfQueue(msgspec.Struct, frozen=True, eq=False):
         return f"/v0/topics/{check_topic_name(self.queue.name)}/{action}"
 
 
-class _Max(OfQueue, frozen=True, eq=False):
+class _MaxArg(OfQueue, frozen=True, eq=False):
     max: int = 1
 
 
-class Claim(_Max, Call[list[LeasedRecord]], frozen=True, eq=False, kw_only=True):
+class ClaimCall(_MaxArg, Call[list[LeasedRecord]], frozen=True, eq=False, kw_only=True):
     """Lease up to `max` jobs, in the order in which they are handed out. Fewer, or none, is no error.
 
     `lease_ms`: for how long, if not as the queue says. `wait_ms`: where there is none, wait so long for one (at most
@@ -89,11 +89,11 @@ class Claim(_Max, Call[list[LeasedRecord]], frozen=True, eq=False, kw_only=True)
         )
 
 
-class _Jobs(OfQueue, frozen=True, eq=False):
+class _JobsArg(OfQueue, frozen=True, eq=False):
     jobs: LeasedRecord | int | Iterable[LeasedRecord | int]
 
 
-class Settle(_Jobs, Call[JobsSettled], frozen=True, eq=False, kw_only=True):
+class SettleCall(_JobsArg, Call[JobsSettled], frozen=True, eq=False, kw_only=True):
     """What calls on leased jobs have in common."""
 
     lease_ids: Sequence[str] | None = None
@@ -138,7 +138,7 @@ class Settle(_Jobs, Call[JobsSettled], frozen=True, eq=False, kw_only=True):
         return line.ask("POST", self.path(action), read_settled, body=body, repeatable=True, writes=True)
 
 
-class Ack(Settle, frozen=True, eq=False):
+class AckCall(SettleCall, frozen=True, eq=False):
     """They are done, and deleted for good. `jobs`: as they were claimed, or their seqs; 1000 at most.
 
     What the node of this queue has no lease of (any more) is in `skipped`, never an error. A job that is given as it
@@ -158,7 +158,7 @@ class Ack(Settle, frozen=True, eq=False):
         return "ack", self.fields(self.command(FORMAT_LIMITS))
 
 
-class Nack(Settle, frozen=True, eq=False, kw_only=True):
+class NackCall(SettleCall, frozen=True, eq=False, kw_only=True):
     """They failed: they are handed out again after `delay_ms`, without it as the queue's `retry_backoff` says.
 
     `reason`: why, at most 1 KiB; a peek and a dead letter show it. Else as `ack`.
@@ -179,7 +179,7 @@ class Nack(Settle, frozen=True, eq=False, kw_only=True):
         return "nack", self.fields(command, delay_ms=command.delay_ms, reason=self.reason or None)
 
 
-class Extend(Settle, frozen=True, eq=False):
+class ExtendCall(SettleCall, frozen=True, eq=False):
     """Their leases last `lease_ms` from now on; `deadline` of the answer says until when. Else as `ack`."""
 
     lease_ms: int
@@ -195,11 +195,11 @@ class Extend(Settle, frozen=True, eq=False):
         return "extend", self.fields(command, lease_ms=command.lease_ms)
 
 
-class _State(OfTopic, frozen=True, eq=False):
+class _StateArg(OfTopic, frozen=True, eq=False):
     state: Literal["ready", "in_flight", "delayed"] = "ready"
 
 
-class Peek(_State, Call[list[PeekedJob]], frozen=True, eq=False, kw_only=True):
+class PeekCall(_StateArg, Call[list[PeekedJob]], frozen=True, eq=False, kw_only=True):
     """Look at jobs without leasing them: ready ones in the order in which they would be handed out, behind them those
     that wait for others of their key; the others by seq.
 
@@ -228,11 +228,11 @@ def retry_info(topic: str, /, seq: int) -> Generator[Call[Any], Any, PeekedJob |
     Raises:
         Rejected: topic_not_found, not_a_queue.
     """
-    found: list[PeekedJob] = yield from Peek(topic, seqs=[seq])
+    found: list[PeekedJob] = yield from PeekCall(topic, seqs=[seq])
     return found[0] if found else None
 
 
-class SetPaused(OfTopic, Call[None], frozen=True, eq=False):
+class SetPausedCall(OfTopic, Call[None], frozen=True, eq=False):
     """Hand out nothing, or again."""
 
     paused: bool
@@ -248,7 +248,7 @@ def pause(topic: str, /) -> Generator[Call[Any], Any, None]:
     Raises:
         Rejected: topic_not_found, not_a_queue.
     """
-    yield from SetPaused(topic, paused=True)
+    yield from SetPausedCall(topic, paused=True)
 
 
 def resume(topic: str, /) -> Generator[Call[Any], Any, None]:
@@ -257,10 +257,10 @@ def resume(topic: str, /) -> Generator[Call[Any], Any, None]:
     Raises:
         Rejected: topic_not_found, not_a_queue.
     """
-    yield from SetPaused(topic, paused=False)
+    yield from SetPausedCall(topic, paused=False)
 
 
-class Purge(OfTopic, Call[int], frozen=True, eq=False):
+class PurgeCall(OfTopic, Call[int], frozen=True, eq=False):
     """Delete every job that is ready or delayed; how many that were. Leased ones stay.
 
     Raises:
@@ -272,11 +272,11 @@ class Purge(OfTopic, Call[int], frozen=True, eq=False):
         return line.ask("POST", self.path("/purge"), read_purged, writes=True)
 
 
-class _Source(OfTopic, frozen=True, eq=False):
+class _SourceArg(OfTopic, frozen=True, eq=False):
     source: str
 
 
-class Redrive(_Source, Call[Redriven], frozen=True, eq=False, kw_only=True):
+class RedriveCall(_SourceArg, Call[Redriven], frozen=True, eq=False, kw_only=True):
     """Put records of `source` back as fresh jobs."""
 
     seqs: Iterable[int] | None = None
@@ -307,7 +307,7 @@ def redrive(
     if source is None:
         source = yield from dead_letter_topic(topic)
     listed = (seqs,) if isinstance(seqs, int) else seqs
-    return (yield from Redrive(topic, source, seqs=listed, limit=limit))
+    return (yield from RedriveCall(topic, source, seqs=listed, limit=limit))
 
 
 # Comforts (queues 7).
@@ -319,7 +319,7 @@ def dead_letter_topic(topic: str, /) -> Generator[Call[Any], Any, str]:
     Raises:
         Rejected: topic_not_found, not_a_queue; invalid_request if it has none.
     """
-    state: TopicState = yield from State(topic, touch=False)
+    state: TopicState = yield from StateCall(topic, touch=False)
     if state.queue is None:
         raise not_a_queue(topic)
     if state.config.dead_letter is None:
@@ -349,9 +349,9 @@ def get_many(
         if until_s is not None:
             left_ms = max(int((until_s - time.monotonic()) * 1000), 0)
             wait_ms, is_over = min(left_ms, WAIT_MS_MAX), left_ms <= WAIT_MS_MAX
-        jobs = yield from Claim(queue, n, lease_ms=lease_ms, wait_ms=wait_ms)
+        jobs = yield from ClaimCall(queue, n, lease_ms=lease_ms, wait_ms=wait_ms)
     if jobs and ack is not None:
-        yield from Ack(queue, jobs)
+        yield from AckCall(queue, jobs)
     return jobs
 
 
@@ -369,20 +369,20 @@ def get(
 
 def ack_one(job: LeasedRecord, /) -> Generator[Call[Any], Any, bool]:
     """It is done. False if its lease had ended, so that another worker may have it."""
-    return _settled(job, (yield from Ack(job.queue, job)))
+    return _settled(job, (yield from AckCall(job.queue, job)))
 
 
 def nack_one(
     job: LeasedRecord, /, reason: str | None = None, *, delay_ms: int | None = None
 ) -> Generator[Call[Any], Any, bool]:
     """It failed, and is to be handed out again: see `Queue.nack`. False if its lease had ended."""
-    return _settled(job, (yield from Nack(job.queue, job, reason=reason, delay_ms=delay_ms)))
+    return _settled(job, (yield from NackCall(job.queue, job, reason=reason, delay_ms=delay_ms)))
 
 
 def extend_one(job: LeasedRecord, /, lease_ms: int) -> Generator[Call[Any], Any, bool]:
     """Its lease lasts `lease_ms` from now on. False if it had ended."""
     asked_s = time.monotonic()
-    found = yield from Extend(job.queue, job, lease_ms)
+    found = yield from ExtendCall(job.queue, job, lease_ms)
     if not found.seqs:
         job.until_s = -math.inf
     elif found.deadline is not None:

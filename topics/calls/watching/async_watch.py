@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 
 import anyio
 
-from topics.calls.consumers import Commit
+from topics.calls.consumers import CommitCall
 from topics.calls.watching.course import Course, Watching
 from topics.calls.watching.cursors import Cursors, unless_deleted
 from topics.calls.watching.rules import Start
@@ -35,7 +35,7 @@ class AsyncWatch(AsyncIterator[WatchValue]):
     one was. At a server that costs a connection.
     """
 
-    def __init__(self, feed: AsyncFeed, do: Callable[[Commit], Awaitable[object]]) -> None:
+    def __init__(self, feed: AsyncFeed, do: Callable[[CommitCall], Awaitable[object]]) -> None:
         self._feed = feed
         self._do = do
         self._course = Course(feed.steps)

@@ -18,7 +18,8 @@ class Begun:
     """A step: it stands, and its positions are known."""
 
 
-# Of values; `Begun`; and what is to be answered: of a session `Send`, `Sleep`, `Receive`, of rounds calls and `Wait`.
+# Of values; `Begun`; and what is to be answered: of a session `Send`, `Sleep`, `Receive`, of rounds
+# calls and `WaitForNews`.
 Watching: TypeAlias = Generator[Any, Any, None]
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import attrs
 
-from topics.calls.consumers import Commit, ConsumerOf
+from topics.calls.consumers import CommitCall, ConsumerOf
 from topics.calls.page import Page
 from topics.calls.watching.rules import Start
 from topics.calls.watching.values import CaughtUp, Tombstone, TopicDeleted, WatchedRecord, WatchValue
@@ -21,7 +21,7 @@ from topics.log.floors import Gap, Reason
 
 
 @attrs.define(kw_only=True)
-class Cursor:
+class WatchCursor:
     """`seq`: of the last that was given or passed, None until that is known. `behind`: a backlog is under way.
     `caught_up`: of the last `CaughtUp`. `consumer`: where it was begun; up to `committed` that one has read, as far as
     is known here.
@@ -42,7 +42,9 @@ class Cursors:
 
     def __init__(self, starts: Mapping[str, Start]) -> None:
         self._all = {
-            name: Cursor(seq=start.get("from_seq"), epoch=start.get("epoch"), consumer=start.get("consumer"))
+            name: WatchCursor(
+                seq=start.get("from_seq"), epoch=start.get("epoch"), consumer=start.get("consumer")
+            )
             for name, start in starts.items()
         }
 
@@ -51,7 +53,7 @@ class Cursors:
         """Of the topics that are there."""
         return [name for name, cursor in self._all.items() if not cursor.is_deleted]
 
-    def __getitem__(self, topic: str) -> Cursor:
+    def __getitem__(self, topic: str) -> WatchCursor:
         return self._all[topic]
 
     def positions(self) -> dict[str, Start]:
@@ -74,7 +76,7 @@ class Cursors:
 
     # What is said to consumers.
 
-    def commits(self) -> Iterator[Commit]:
+    def commits(self) -> Iterator[CommitCall]:
         """What tells each consumer that it has read all that was given. One is carried out before the next is asked.
 
         Raises:
@@ -89,13 +91,13 @@ class Cursors:
             if seq is not None:
                 yield from self.commits_ahead(name, seq)
 
-    def commits_ahead(self, topic: str, seq: int) -> Iterator[Commit]:
+    def commits_ahead(self, topic: str, seq: int) -> Iterator[CommitCall]:
         """What tells the consumer of this topic, if it has one, that it has read up to there, unless it was told so."""
         cursor = self._live(topic)
         if cursor is None or cursor.consumer is None:
             return
         if cursor.committed is None or seq > cursor.committed:
-            yield Commit(ConsumerOf(topic_name=topic, name=cursor.consumer), seq, cursor.epoch)
+            yield CommitCall(ConsumerOf(topic_name=topic, name=cursor.consumer), seq, cursor.epoch)
             cursor.committed = seq  # who asks for the next has carried it out
 
     # What comes. Of a topic that is not watched, or not any more, nothing.
@@ -156,7 +158,7 @@ class Cursors:
             yield from self.caught_up(page.topic, head_seq=page.head_seq, durable_seq=page.durable_seq)
         cursor.is_behind = not is_last
 
-    def _live(self, topic: str) -> Cursor | None:
+    def _live(self, topic: str) -> WatchCursor | None:
         cursor = self._all.get(topic)
         return None if cursor is None or cursor.is_deleted else cursor
 
@@ -171,7 +173,7 @@ def unless_deleted() -> Iterator[None]:
             raise
 
 
-def _start(cursor: Cursor) -> Start:
+def _start(cursor: WatchCursor) -> Start:
     start: Start = {"tail": True} if cursor.seq is None else {"from_seq": cursor.seq}
     if cursor.seq is None and cursor.consumer is not None:
         start = {"consumer": cursor.consumer}

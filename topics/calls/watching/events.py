@@ -17,7 +17,7 @@ class TooLong(ValueError):
 
 
 @attrs.frozen
-class Event:
+class ServerSentEvent:
     """`id`: the last one that was told up to here, "" if none was."""
 
     name: str
@@ -38,7 +38,7 @@ class EventParser:
         self._data: list[bytes] = []
         self._id = ""
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[ServerSentEvent]:
         """What these bytes complete. What is not complete when the connection ends has not happened.
 
         Raises:
@@ -50,7 +50,7 @@ class EventParser:
         self._after_cr = data.endswith(b"\r")
         first, *rest = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         self._add(first)
-        events: list[Event] = []
+        events: list[ServerSentEvent] = []
         for piece in rest:
             line = b"".join(self._line)
             self._line.clear()
@@ -65,7 +65,7 @@ class EventParser:
             if self._size > self._bytes_max:
                 raise TooLong(f"an event is longer than {self._bytes_max} bytes")
 
-    def _end_line(self, line: bytes, events: list[Event]) -> None:
+    def _end_line(self, line: bytes, events: list[ServerSentEvent]) -> None:
         if self._is_first:
             line, self._is_first = line.removeprefix(BOM), False
         if not line:
@@ -82,8 +82,8 @@ class EventParser:
         elif not field:  # a comment, which may come for ever without an event
             self._size -= len(line)
 
-    def _end_event(self, events: list[Event]) -> None:
+    def _end_event(self, events: list[ServerSentEvent]) -> None:
         if self._data:
-            events.append(Event(self._name or "message", b"\n".join(self._data), self._id))
+            events.append(ServerSentEvent(self._name or "message", b"\n".join(self._data), self._id))
         self._name, self._size = "", 0
         self._data.clear()

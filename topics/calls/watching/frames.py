@@ -9,14 +9,14 @@ import msgspec
 
 from topics.calls.messages import SentRecord, view_of
 from topics.calls.watching.cursors import Cursors
-from topics.calls.watching.events import Event
+from topics.calls.watching.events import ServerSentEvent
 from topics.calls.watching.values import WatchValue
 from topics.log.floors import Gap, Reason
 
 TOO_OLD: Final = "from_seq_too_old"  # of a stream that begins; `cause` is why
 
 
-class _Records(msgspec.Struct):
+class _RecordsEvent(msgspec.Struct):
     topic: str
     records: list[SentRecord]
     to_seq: int
@@ -31,7 +31,7 @@ class _Records(msgspec.Struct):
         return cursors.records(self.topic, views, to_seq=self.to_seq, head_seq=self.head_seq)
 
 
-class _Tombstone(msgspec.Struct):
+class _TombstoneEvent(msgspec.Struct):
     topic: str
     reason: str
     gap_from: int
@@ -56,7 +56,7 @@ class _Tombstone(msgspec.Struct):
         )  # fmt: skip
 
 
-class _CaughtUp(msgspec.Struct):
+class _CaughtUpEvent(msgspec.Struct):
     topic: str
     head_seq: int
     durable_seq: int
@@ -66,7 +66,7 @@ class _CaughtUp(msgspec.Struct):
         return cursors.caught_up(self.topic, head_seq=self.head_seq, durable_seq=self.durable_seq)
 
 
-class _Deleted(msgspec.Struct):
+class _DeletedEvent(msgspec.Struct):
     topic: str
     head_seq: int
     up_to: ClassVar[int] = 0
@@ -112,16 +112,16 @@ class Brought(Protocol):
 
 
 _DECODERS: Final[Mapping[str, Callable[[bytes], Brought]]] = {
-    "record": msgspec.json.Decoder(_Records).decode,
-    "tombstone": msgspec.json.Decoder(_Tombstone).decode,
-    "caught-up": msgspec.json.Decoder(_CaughtUp).decode,
-    "topic-deleted": msgspec.json.Decoder(_Deleted).decode,
+    "record": msgspec.json.Decoder(_RecordsEvent).decode,
+    "tombstone": msgspec.json.Decoder(_TombstoneEvent).decode,
+    "caught-up": msgspec.json.Decoder(_CaughtUpEvent).decode,
+    "topic-deleted": msgspec.json.Decoder(_DeletedEvent).decode,
 }
 read_said: Final = msgspec.json.Decoder(Said).decode
 read_session: Final = msgspec.json.Decoder(SessionBegun).decode
 
 
-def read_event(event: Event) -> Brought | None:
+def read_event(event: ServerSentEvent) -> Brought | None:
     """None if it is of a kind that nobody here knows.
 
     Raises:

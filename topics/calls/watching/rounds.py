@@ -9,11 +9,11 @@ from __future__ import annotations
 import attrs
 import msgspec
 
-from topics.calls.consumers import ConsumerOf, Position
+from topics.calls.consumers import ConsumerOf, PositionCall
 from topics.calls.messages import NO_DATA
 from topics.calls.page import Page, Record
-from topics.calls.records import Read
-from topics.calls.topics import State
+from topics.calls.records import ReadCall
+from topics.calls.topics import StateCall
 from topics.calls.watching.course import Begun, Watching
 from topics.calls.watching.cursors import Cursors
 from topics.calls.watching.rules import Asked
@@ -23,10 +23,10 @@ from topics.kernel.errors import Code, Rejected
 
 
 @attrs.frozen
-class Wait:
+class WaitForNews:
     """Until one of these would give something, or its topic is gone."""
 
-    reads: tuple[Read, ...]
+    reads: tuple[ReadCall, ...]
 
 
 class Rounds:
@@ -41,10 +41,10 @@ class Rounds:
         for name in cursors.names:
             consumer = cursors[name].consumer
             if consumer is None:
-                state = yield State(name, touch=False)
+                state = yield StateCall(name, touch=False)
                 cursors.begin(name, from_seq=state.head_seq, epoch=state.epoch)
             else:
-                at = yield Position(ConsumerOf(topic_name=name, name=consumer))
+                at = yield PositionCall(ConsumerOf(topic_name=name, name=consumer))
                 cursors.begin(name, from_seq=at.from_seq, epoch=at.epoch)
         yield Begun()
         while cursors.names:
@@ -64,15 +64,15 @@ class Rounds:
                     has_more = has_more or not is_last
             if not has_more and cursors.names:
                 try:
-                    yield Wait(tuple(map(self._read, cursors.names)))
+                    yield WaitForNews(tuple(map(self._read, cursors.names)))
                 except Rejected as refused:  # that one is gone the next round tells
                     if refused.code is not Code.TOPIC_NOT_FOUND:
                         raise
 
-    def _read(self, name: str) -> Read:
+    def _read(self, name: str) -> ReadCall:
         cursor, asked = self._cursors[name], self._asked
         assert cursor.seq is not None
-        return Read(name, from_seq=cursor.seq, epoch=cursor.epoch, match=asked.match, node=asked.nodes)
+        return ReadCall(name, from_seq=cursor.seq, epoch=cursor.epoch, match=asked.match, node=asked.nodes)
 
     def _is_last(self, page: Page) -> bool:
         """Nothing more of it is there yet: at the head, or at what is durable if that is what is asked for."""

@@ -42,7 +42,7 @@ class Receive:
     """Give the next bytes of the stream; none if it has ended or is broken."""
 
 
-class Session:
+class RemoteWatch:
     """`steps`: of the whole watch, over any number of sessions and streams."""
 
     def __init__(self, cursors: Cursors, asked: Asked, line: Line, *, silent_s: float = SILENT_S) -> None:

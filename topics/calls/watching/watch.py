@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from topics.calls.consumers import Commit
+from topics.calls.consumers import CommitCall
 from topics.calls.watching.course import Course, Watching
 from topics.calls.watching.cursors import Cursors, unless_deleted
 from topics.calls.watching.rules import Start
@@ -16,7 +16,7 @@ from topics.kernel.errors import TopicsError
 
 
 class Feed(Protocol):
-    """Where a watch has its values from: `steps`, of a `Session` or of `Rounds`, and how each is carried out."""
+    """Where a watch has its values from: `steps`, of a `RemoteWatch` or of `Rounds`, and how each is carried out."""
 
     @property
     def cursors(self) -> Cursors: ...
@@ -43,7 +43,7 @@ class Watch(Iterator[WatchValue]):
     A block begins it and closes it; without one the first item begins it, and it is closed with its store.
     """
 
-    def __init__(self, feed: Feed, do: Callable[[Commit], object]) -> None:
+    def __init__(self, feed: Feed, do: Callable[[CommitCall], object]) -> None:
         self._feed = feed
         self._do = do
         self._course = Course(feed.steps)

@@ -13,9 +13,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from topics.calls.patience import pause_s
-from topics.calls.queues.jobs import Ack, Extend, Nack, Settle
+from topics.calls.queues.jobs import AckCall, ExtendCall, NackCall, SettleCall
 from topics.calls.queues.values import Claimant, LeasedRecord
-from topics.calls.topics import State
+from topics.calls.topics import StateCall
 from topics.calls.trouble import passes
 from topics.calls.workers.claims import AsyncCarrier
 from topics.calls.workers.desk import Desk, Supply
@@ -87,7 +87,7 @@ class AsyncWorker(Generic[J]):
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
         """With its tasks; behind it nothing is held. What the block raises is raised as it is, and not in a group."""
-        config = (await self._store.do(State(self._queue.name, touch=False))).config
+        config = (await self._store.do(StateCall(self._queue.name, touch=False))).config
         self._backs_off = config.retry_backoff is not None
         self.desk = Desk(Leases[J](self._rules.lease_ms or config.lease_ms))
         raised: Exception | None = None
@@ -147,7 +147,7 @@ class AsyncWorker(Generic[J]):
 
     async def _settle(self, job: J, failure: Exception | None = None) -> None:
         """Tell that it is done, or why not; again, if no answer comes, until its lease has ended: twice is safe."""
-        tell: Settle = Ack(self._queue, [job])
+        tell: SettleCall = AckCall(self._queue, [job])
         if failure is not None:
             _log.warning("queue %s: job %d failed", self._queue.name, job.seq, exc_info=failure)
             tell = self._nack([job], reason_of(failure), failed=True)
@@ -207,7 +207,7 @@ class AsyncWorker(Generic[J]):
     async def _extend(self, jobs: Sequence[J]) -> None:
         leases, asked_s = self.desk.leases, time.monotonic()
         try:
-            found = await self._supply.tell(Extend(self._queue, jobs, leases.lease_ms))
+            found = await self._supply.tell(ExtendCall(self._queue, jobs, leases.lease_ms))
             leases.extended(jobs, set(found.seqs), asked_s)
         except TopicsError as error:
             if passes(error, is_remote=self._store.is_remote):
@@ -217,11 +217,11 @@ class AsyncWorker(Generic[J]):
         self._is_extending = False
         self.desk.news.ring()
 
-    def _nack(self, jobs: Sequence[J], reason: str, *, failed: bool) -> Nack:
+    def _nack(self, jobs: Sequence[J], reason: str, *, failed: bool) -> NackCall:
         """A job that was only given back rests not at all; one that failed as its queue says, or as we do."""
         delay_ms = max(retry_ms(job.deliveries) for job in jobs) if failed else 0
         says_itself = failed and self._backs_off
-        return Nack(self._queue, jobs, reason=reason, delay_ms=None if says_itself else delay_ms)
+        return NackCall(self._queue, jobs, reason=reason, delay_ms=None if says_itself else delay_ms)
 
     async def _give_back(self, jobs: Iterable[J], reason: str, *, failed: bool = False) -> None:
         """Others may have them. Where nobody can be told, their leases end in their own time."""

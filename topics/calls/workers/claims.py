@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from topics.calls.call import Steps
 from topics.calls.patience import Absence
-from topics.calls.queues.jobs import Claim, Settle
+from topics.calls.queues.jobs import ClaimCall, SettleCall
 from topics.calls.queues.values import Claimant, LeasedRecord
 from topics.calls.workers.desk import Desk
 from topics.engine.replies import JobsSettled
@@ -55,7 +55,7 @@ class InThreads:
         return await to_thread.run_sync(self._store.do, steps)
 
 
-class Claims(Generic[J]):
+class ClaimingSupply(Generic[J]):
     """The supply of a worker whose store answers claims at once."""
 
     def __init__(self, store: AsyncCarrier, queue: Claimant, *, until_empty: bool = False) -> None:
@@ -85,7 +85,7 @@ class Claims(Generic[J]):
         most = min(desk.room, self._store.limits.claim_limit)
         leases, asked_s = desk.leases, time.monotonic()
         wait_ms = 0 if self._until_empty else leases.wait_ms
-        asked = Claim(self._queue, most, lease_ms=leases.lease_ms, wait_ms=wait_ms)
+        asked = ClaimCall(self._queue, most, lease_ms=leases.lease_ms, wait_ms=wait_ms)
         with anyio.CancelScope(
             shield=True
         ):  # for a second at most; else nobody would have what it has leased
@@ -93,5 +93,5 @@ class Claims(Generic[J]):
         desk.bring(found, asked_s)
         return found
 
-    async def tell(self, call: Settle) -> JobsSettled:
+    async def tell(self, call: SettleCall) -> JobsSettled:
         return await self._store.do(call)

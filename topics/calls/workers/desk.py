@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 import anyio
 
-from topics.calls.queues.jobs import Settle
+from topics.calls.queues.jobs import SettleCall
 from topics.calls.queues.values import LeasedRecord
 from topics.calls.workers.leases import Leases
 from topics.engine.replies import JobsSettled
@@ -172,6 +172,6 @@ class Supply(Protocol[J]):
         """
         ...
 
-    async def tell(self, call: Settle) -> JobsSettled:
+    async def tell(self, call: SettleCall) -> JobsSettled:
         """Raises what the call raises; Unreachable if no answer came."""
         ...

@@ -76,7 +76,7 @@ def bench(
         import topics.server.main  # noqa: F401 -- that it can be started
     from topics.cli.bench.machine import describe
     from topics.cli.bench.payload import payloads
-    from topics.cli.bench.report import Run, fields_of, page_of, print_report
+    from topics.cli.bench.report import BenchRun, fields_of, page_of, print_report
     from topics.cli.bench.rounds import measure
     from topics.cli.bench.workloads import WORKLOADS
 
@@ -96,7 +96,7 @@ def bench(
             systems, [workload for workload in WORKLOADS if workload.key in wanted], rounds=rounds,
             seconds=seconds, payloads=payloads(PAYLOADS, seed=seed), home=home, tell=_tell,
         )  # fmt: skip
-    run = Run(facts, rounds, seconds, seed, measured)
+    run = BenchRun(facts, rounds, seconds, seed, measured)
     if page is not None:
         try:
             page.write_bytes(page_of(run))

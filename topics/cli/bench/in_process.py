@@ -70,7 +70,7 @@ class Embedded(InProcess):
         self._queue.ack(self._jobs)
 
 
-class Database:
+class SqliteFile:
     """A file of SQLite in WAL mode: one connection behind a lock, which is faster than several whose busy handler
     sleeps. `synchronous`: FULL syncs each transaction, NORMAL when the WAL is moved.
     """
@@ -99,7 +99,7 @@ class Database:
 class Sqlite(InProcess):
     """A table, one index that serves the claim, one transaction a call."""
 
-    def __init__(self, database: Database, table: str, payloads: Sequence[bytes]) -> None:
+    def __init__(self, database: SqliteFile, table: str, payloads: Sequence[bytes]) -> None:
         super().__init__(payloads)
         self._database = database
         self._insert = f"INSERT INTO {table} (data) VALUES (?)"  # noqa: S608 -- the names are ours
@@ -143,7 +143,7 @@ class Sqlite(InProcess):
 
 
 @attrs.frozen
-class Calls:
+class QueueCalls:
     """Of a queue that takes one job a call. `finish_one` is given what `take_one` gave. `at_once`: puts inside it are
     one transaction, where there is such a thing.
     """
@@ -155,7 +155,7 @@ class Calls:
 
 
 class Library(InProcess):
-    def __init__(self, calls: Calls, payloads: Sequence[bytes]) -> None:
+    def __init__(self, calls: QueueCalls, payloads: Sequence[bytes]) -> None:
         super().__init__(payloads)
         self._calls = calls
         self._taken: list[Any] = []
@@ -175,16 +175,16 @@ class Library(InProcess):
             self._calls.finish_one(taken)
 
 
-def persist_queue(path: Path, synchronous: str = "FULL") -> Calls:
+def persist_queue(path: Path, synchronous: str = "FULL") -> QueueCalls:
     """What is acked is kept, and marked as such. The default is its own."""
     made = library("persistqueue", "persist-queue").SQLiteAckQueue(str(path), multithreading=True)
     made._putter.execute(f"PRAGMA synchronous={synchronous}")  # noqa: SLF001 -- it has no option for that
-    return Calls(
+    return QueueCalls(
         made.put, lambda: made.get(block=False, raw=True)["pqid"], lambda number: made.ack(id=number)
     )
 
 
-def litequeue(path: Path, synchronous: str = "NORMAL") -> Calls:
+def litequeue(path: Path, synchronous: str = "NORMAL") -> QueueCalls:
     """It is for one thread at a time. The default is its own."""
     made = library("litequeue", "litequeue").LiteQueue(str(path))
     made.conn.execute(f"PRAGMA synchronous={synchronous}")
@@ -209,10 +209,10 @@ def litequeue(path: Path, synchronous: str = "NORMAL") -> Calls:
         with lock, made.transaction():
             yield
 
-    return Calls(put_one, take_one, finish_one, at_once)
+    return QueueCalls(put_one, take_one, finish_one, at_once)
 
 
-def huey(path: Path) -> Calls:
+def huey(path: Path) -> QueueCalls:
     """What its tasks stand on, synced. A job that is taken is gone: it knows no ack."""
     made = library("huey.storage", "huey").SqliteStorage(filename=str(path), fsync=True)
 
@@ -221,7 +221,7 @@ def huey(path: Path) -> Calls:
             raise Unexpected("huey: no job is there")
         return taken
 
-    return Calls(made.enqueue, take_one, lambda _: None)
+    return QueueCalls(made.enqueue, take_one, lambda _: None)
 
 
 def library(module: str, package: str) -> Any:

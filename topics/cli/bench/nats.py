@@ -15,7 +15,7 @@ from topics.cli.bench.connection import Unexpected, Wire
 _PULL_NS = 1_000_000_000
 
 
-class _Lines(Wire):
+class _NatsLines(Wire):
     """What both say alike."""
 
     def __init__(
@@ -47,7 +47,7 @@ class _Lines(Wire):
         return lines
 
 
-class NatsCore(_Lines):
+class NatsCore(_NatsLines):
     """Verbose: the server answers each message, when it has it and has sent it on."""
 
     def __init__(self, connected: socket.socket, subject: str, payloads: Sequence[bytes]) -> None:
@@ -73,7 +73,7 @@ class NatsCore(_Lines):
         return count
 
 
-class Nats(_Lines):
+class Nats(_NatsLines):
     """`is_queue`: its records are jobs."""
 
     def __init__(

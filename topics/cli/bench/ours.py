@@ -16,25 +16,25 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 _OF_EVENTS: Final = b'"records":['
 
 
-class Job(msgspec.Struct):
+class JobInAnswer(msgspec.Struct):
     lease_id: str
     seq: int = msgspec.field(name="$seq")
 
 
-class Claimed(msgspec.Struct):
-    claimed: list[Job]
+class ClaimAnswer(msgspec.Struct):
+    claimed: list[JobInAnswer]
 
 
-class Acked(msgspec.Struct):
+class AckAnswer(msgspec.Struct):
     acked: list[int]
 
 
-class Written(msgspec.Struct):
+class WriteAnswer(msgspec.Struct):
     first_seq: int
     last_seq: int
 
 
-class Page(msgspec.Struct):
+class PageAnswer(msgspec.Struct):
     """`records`: how many, and no more of them is decoded."""
 
     records: list[msgspec.Raw]
@@ -60,7 +60,7 @@ class Topics(Wire):
         self._head = f"Host: {host}\r\nContent-Type: application/json\r\n"
         if key is not None:
             self._head += f"Authorization: Bearer {key}\r\n"
-        self._jobs: list[Job] = []
+        self._jobs: list[JobInAnswer] = []
         self._next = 0
         self._is_watching = False
 
@@ -102,20 +102,20 @@ class Topics(Wire):
         return lines.encode() + body
 
     def _was_put(self, count: int) -> int:  # noqa: ARG002 -- the answer tells it
-        written = msgspec.json.decode(self._body(), type=Written)
+        written = msgspec.json.decode(self._body(), type=WriteAnswer)
         return written.last_seq - written.first_seq + 1
 
     def _was_read(self, count: int) -> int:
-        page = msgspec.json.decode(self._body(), type=Page)
+        page = msgspec.json.decode(self._body(), type=PageAnswer)
         self._next = page.next_from_seq if len(page.records) == count else 0
         return len(page.records)
 
     def _was_claimed(self) -> int:
-        self._jobs = msgspec.json.decode(self._body(), type=Claimed).claimed
+        self._jobs = msgspec.json.decode(self._body(), type=ClaimAnswer).claimed
         return len(self._jobs)
 
     def _was_acked(self) -> int:
-        return len(msgspec.json.decode(self._body(), type=Acked).acked)
+        return len(msgspec.json.decode(self._body(), type=AckAnswer).acked)
 
     def _has_come(self) -> int:
         """Heartbeats may come before it, and a part of the next event behind it."""

@@ -11,7 +11,7 @@ import msgspec
 
 from topics.cli.bench.payload import PAYLOAD_BYTES
 from topics.cli.bench.rounds import QUANTILES, Measured
-from topics.cli.bench.workloads import Workload
+from topics.cli.bench.workloads import BenchWorkload
 from topics.cli.io.terminal import print_table
 
 _NOTHING: Final = "–"
@@ -27,7 +27,7 @@ LEGEND: Final = (
 
 
 @attrs.frozen
-class Run:
+class BenchRun:
     """How it was measured."""
 
     facts: dict[str, str]
@@ -37,7 +37,7 @@ class Run:
     measured: Measured
 
 
-def print_report(run: Run) -> None:
+def print_report(run: BenchRun) -> None:
     measured = run.measured
     versions = {name.partition(",")[0]: version for name, version in measured.versions.items() if version}
     peers = ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -72,7 +72,7 @@ def print_report(run: Run) -> None:
         click.echo(f"failed: {note}")
 
 
-def fields_of(run: Run) -> dict[str, Any]:
+def fields_of(run: BenchRun) -> dict[str, Any]:
     """The same for machines: all rounds, and latencies at `quantiles`."""
     measured = run.measured
     return {
@@ -103,7 +103,7 @@ def fields_of(run: Run) -> dict[str, Any]:
     }
 
 
-def page_of(run: Run) -> bytes:
+def page_of(run: BenchRun) -> bytes:
     """With uPlot, as the dashboard has it, and the figures in it."""
     package = resources.files("topics")
     plot = package / "server" / "app" / "dashboard" / "uplot"
@@ -121,7 +121,7 @@ def page_of(run: Run) -> bytes:
     return page.encode()
 
 
-def _shown(measured: Measured, system: str, workload: Workload) -> str:
+def _shown(measured: Measured, system: str, workload: BenchWorkload) -> str:
     cell = measured.cells.get((system, workload.key))
     if cell is None:
         return _NOTHING

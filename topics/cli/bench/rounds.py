@@ -14,7 +14,7 @@ import attrs
 from topics.cli.bench.connection import Unexpected
 from topics.cli.bench.processes import MissingPeer
 from topics.cli.bench.systems import Payloads, Running, System
-from topics.cli.bench.workloads import Sample, Workload
+from topics.cli.bench.workloads import BenchWorkload, Sample
 
 BUSY_MAX: Final = 0.7  # of a core; above it a rate says what the generator can do (performance 3)
 QUANTILES: Final = (0.01, 0.05, *(step / 10 for step in range(1, 10)), 0.95, 0.99, 0.999)
@@ -46,14 +46,14 @@ class Measured:
 
     systems: Sequence[System]
     versions: dict[str, str]
-    workloads: Sequence[Workload]
+    workloads: Sequence[BenchWorkload]
     cells: dict[tuple[str, str], Cell]
     missing: dict[str, str]
     notes: list[str]
 
 
 def measure(
-    systems: Sequence[System], workloads: Sequence[Workload], *, rounds: int, seconds: float, payloads: Payloads,
+    systems: Sequence[System], workloads: Sequence[BenchWorkload], *, rounds: int, seconds: float, payloads: Payloads,
     home: Path, tell: Callable[[str], None],
 ) -> Measured:  # fmt: skip
     """All are started, loaded by turns, and ended."""

@@ -224,7 +224,7 @@ def _beanstalkd(sync_ms: str, path: Path, payloads: Payloads) -> Iterator[Runnin
 @contextmanager
 def _sqlite(synchronous: str, path: Path, payloads: Payloads) -> Iterator[Running]:
     path.mkdir()
-    with closing(in_process.Database(path / "bench.db", synchronous)) as database:
+    with closing(in_process.SqliteFile(path / "bench.db", synchronous)) as database:
         yield Running(
             lambda name: in_process.Sqlite(database, name, payloads),
             sqlite3.sqlite_version,
@@ -234,7 +234,7 @@ def _sqlite(synchronous: str, path: Path, payloads: Payloads) -> Iterator[Runnin
 
 @contextmanager
 def _queue(
-    make: Callable[[Path], in_process.Calls], package: str, path: Path, payloads: Payloads
+    make: Callable[[Path], in_process.QueueCalls], package: str, path: Path, payloads: Payloads
 ) -> Iterator[Running]:
     """A queue a name, for libraries have one a file."""
     path.mkdir()

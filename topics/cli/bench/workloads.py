@@ -61,7 +61,7 @@ class Sample:
 
 
 @attrs.frozen
-class Workload:
+class BenchWorkload:
     """`needs`: what a system must be able to do. `is_delivery`: its figure is latency, not a rate."""
 
     key: str
@@ -150,14 +150,16 @@ def _needs(*what: str) -> frozenset[str]:
 
 
 WORKLOADS: Final = (
-    Workload("write", "1 producer", _needs(), partial(write, 1, 1)),
-    Workload("write-16", f"{PRODUCERS} producers", _needs(), partial(write, PRODUCERS, 1)),
-    Workload("write-batch", f"{PRODUCERS}, by {BATCH}", _needs("batch"), partial(write, PRODUCERS, BATCH)),
-    Workload("read", f"read by {PAGE}", _needs("read"), read),
-    Workload("job", "jobs by 1", _needs("jobs"), partial(work, 1)),
-    Workload("job-batch", f"jobs by {BATCH}", _needs("jobs", "batch"), partial(work, BATCH)),
-    Workload("deliver", "1 watcher", _needs("watch"), partial(deliver, 1), is_delivery=True),
-    Workload(
+    BenchWorkload("write", "1 producer", _needs(), partial(write, 1, 1)),
+    BenchWorkload("write-16", f"{PRODUCERS} producers", _needs(), partial(write, PRODUCERS, 1)),
+    BenchWorkload(
+        "write-batch", f"{PRODUCERS}, by {BATCH}", _needs("batch"), partial(write, PRODUCERS, BATCH)
+    ),
+    BenchWorkload("read", f"read by {PAGE}", _needs("read"), read),
+    BenchWorkload("job", "jobs by 1", _needs("jobs"), partial(work, 1)),
+    BenchWorkload("job-batch", f"jobs by {BATCH}", _needs("jobs", "batch"), partial(work, BATCH)),
+    BenchWorkload("deliver", "1 watcher", _needs("watch"), partial(deliver, 1), is_delivery=True),
+    BenchWorkload(
         "fan-out", f"{WATCHERS} watchers", _needs("fan-out"), partial(deliver, WATCHERS), is_delivery=True
     ),
 )

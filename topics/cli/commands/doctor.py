@@ -46,7 +46,7 @@ EXTRAS: Final = {
 }  # fmt: skip
 
 
-class CheckResult(Enum):
+class CheckVerdict(Enum):
     OK = "ok"
     WARNING = "warning"  # it works, and something is not as one would want it
     BAD = "bad"
@@ -55,7 +55,7 @@ class CheckResult(Enum):
 @attrs.frozen
 class Finding:
     check: str
-    verdict: CheckResult
+    verdict: CheckVerdict
     found: str
     advice: str = ""
 
@@ -80,7 +80,7 @@ def doctor(invocation: Invocation, as_json: bool) -> None:
             ("check", "", "found", "what to do"),
             [(one.check, one.verdict.value, one.found, one.advice) for one in findings],
         )
-    bad = [one for one in findings if one.verdict is CheckResult.BAD]
+    bad = [one for one in findings if one.verdict is CheckVerdict.BAD]
     if bad:
         raise Failed(f"{bad[0].check}: {bad[0].found}: {bad[0].advice}", quiet=as_json)
 
@@ -88,14 +88,14 @@ def doctor(invocation: Invocation, as_json: bool) -> None:
 def _python(_: Settings) -> Finding:
     found = f"{platform.python_implementation()} {platform.python_version()}"
     if sys.implementation.name != "cpython" or sys.version_info[:2] > PYTHON_MAX:
-        return Finding("python", CheckResult.WARNING, found, "CPython 3.11 to 3.14 is what is tested")
-    return Finding("python", CheckResult.OK, found)
+        return Finding("python", CheckVerdict.WARNING, found, "CPython 3.11 to 3.14 is what is tested")
+    return Finding("python", CheckVerdict.OK, found)
 
 
 def _packages(_: Settings) -> Finding:
     there = [extra for extra, module in EXTRAS.items() if _is_installed(module)]
     return Finding(
-        "extras", CheckResult.OK, ", ".join(there) or "none: the embedded store and its command line"
+        "extras", CheckVerdict.OK, ", ".join(there) or "none: the embedded store and its command line"
     )
 
 
@@ -111,21 +111,24 @@ def _file_system(settings: Settings) -> Finding:
     kind = file_system_of(folder)
     for path in (data, *data.parents):
         if path.exists() and not path.is_dir():
-            return Finding("directory", CheckResult.BAD, f"{path} is no directory", "name one with --data")
+            return Finding("directory", CheckVerdict.BAD, f"{path} is no directory", "name one with --data")
     if not os.access(folder, os.W_OK):
         return Finding(
-            "directory", CheckResult.BAD, f"{folder} cannot be written", "change its owner, or --data"
+            "directory", CheckVerdict.BAD, f"{folder} cannot be written", "change its owner, or --data"
         )
     found = f"{settings.data}, on {kind or 'a file system of unknown kind'}"
     if kind in IN_MEMORY:
         return Finding(
-            "directory", CheckResult.WARNING, found, "it is in memory: nothing outlives the machine"
+            "directory", CheckVerdict.WARNING, found, "it is in memory: nothing outlives the machine"
         )
     if kind in FAR:
         return Finding(
-            "directory", CheckResult.WARNING, found, "a network's: use a local disk for what must not be lost"
+            "directory",
+            CheckVerdict.WARNING,
+            found,
+            "a network's: use a local disk for what must not be lost",
         )
-    return Finding("directory", CheckResult.OK, found)
+    return Finding("directory", CheckVerdict.OK, found)
 
 
 def _space(settings: Settings) -> Finding:
@@ -135,30 +138,30 @@ def _space(settings: Settings) -> Finding:
     if free < kept:
         return Finding(
             "space",
-            CheckResult.BAD,
+            CheckVerdict.BAD,
             found,
             f"writes are refused below min_free_bytes, {size(kept)}: make room",
         )
     if free < 10 * kept:
         return Finding(
             "space",
-            CheckResult.WARNING,
+            CheckVerdict.WARNING,
             found,
             f"near min_free_bytes, {size(kept)}, where writes are refused",
         )
-    return Finding("space", CheckResult.OK, found)
+    return Finding("space", CheckVerdict.OK, found)
 
 
 def _syncs(settings: Settings) -> Finding:
     folder = there(settings.data)
     if file_system_of(folder) in IN_MEMORY:
         return Finding(
-            "syncs", CheckResult.WARNING, "none: it is in memory", "use a disk for what must not be lost"
+            "syncs", CheckVerdict.WARNING, "none: it is in memory", "use a disk for what must not be lost"
         )
     try:
         took_s = sync_times(folder)
     except OSError as error:
-        return Finding("syncs", CheckResult.BAD, f"the disk refuses one: {error}", "look at the disk")
+        return Finding("syncs", CheckVerdict.BAD, f"the disk refuses one: {error}", "look at the disk")
     return judged_syncs(statistics.median(took_s), max(took_s))
 
 
@@ -166,12 +169,12 @@ def judged_syncs(median_s: float, longest_s: float) -> Finding:
     found = f"{median_s * 1000:.2f} ms, the longest of {SYNCS} {longest_s * 1000:.1f} ms"
     if median_s * 1e6 < HONEST_US:
         advice = "no disk is so fast: something says that it has synced and has not (a virtual disk's cache, eatmydata)"
-        return Finding("syncs", CheckResult.WARNING, found, advice)
+        return Finding("syncs", CheckVerdict.WARNING, found, advice)
     if median_s * 1000 > SLOW_MS:
         return Finding(
-            "syncs", CheckResult.WARNING, found, "writes of class fsync wait for it: use a faster disk"
+            "syncs", CheckVerdict.WARNING, found, "writes of class fsync wait for it: use a faster disk"
         )
-    return Finding("syncs", CheckResult.OK, found)
+    return Finding("syncs", CheckVerdict.OK, found)
 
 
 def sync_times(folder: Path) -> list[float]:
@@ -195,9 +198,9 @@ def _files(settings: Settings) -> Finding:
     wanted = settings.server().max_connections + FILES_KEPT
     if hard != resource.RLIM_INFINITY and hard < wanted:
         advice = f"max_connections wants {wanted}: raise ulimit -Hn (LimitNOFILE in a unit)"
-        return Finding("open files", CheckResult.WARNING, f"at most {hard}", advice)
+        return Finding("open files", CheckVerdict.WARNING, f"at most {hard}", advice)
     return Finding(
-        "open files", CheckResult.OK, "any number" if hard == resource.RLIM_INFINITY else f"at most {hard}"
+        "open files", CheckVerdict.OK, "any number" if hard == resource.RLIM_INFINITY else f"at most {hard}"
     )
 
 
@@ -208,8 +211,8 @@ def _clock(settings: Settings) -> Finding:
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if ahead_s > AHEAD_S:
         advice = f"the newest log file is {ahead_s:.0f} s ahead of it: set it right (NTP)"
-        return Finding("clock", CheckResult.WARNING, now, advice)
-    return Finding("clock", CheckResult.OK, now)
+        return Finding("clock", CheckVerdict.WARNING, now, advice)
+    return Finding("clock", CheckVerdict.OK, now)
 
 
 def _written_s(path: Path) -> float:
@@ -232,20 +235,20 @@ def _port(settings: Settings) -> Finding:
             trying.bind((host, server.port))
     except OSError as error:
         advice = "a server of topics, or somebody else, listens there: another --port"
-        return Finding("port", CheckResult.WARNING, f"{where}: {error.strerror}", advice)
-    return Finding("port", CheckResult.OK, f"{where} is free")
+        return Finding("port", CheckVerdict.WARNING, f"{where}: {error.strerror}", advice)
+    return Finding("port", CheckVerdict.OK, f"{where} is free")
 
 
 def _java(_: Settings) -> Finding:
     if not _is_installed("pyspark"):
-        return Finding("java", CheckResult.OK, "not looked for: Spark is not installed")
+        return Finding("java", CheckVerdict.OK, "not looked for: Spark is not installed")
     from topics.spark.session import CannotRun, find_java
 
     try:
         java = find_java(os.environ)
     except CannotRun as why:
-        return Finding("java", CheckResult.WARNING, "none for Spark", str(why))
-    return Finding("java", CheckResult.OK, f"Java {java.version}, {java.path}")
+        return Finding("java", CheckVerdict.WARNING, "none for Spark", str(why))
+    return Finding("java", CheckVerdict.OK, f"Java {java.version}, {java.path}")
 
 
 CHECKS: Final[tuple[Callable[[Settings], Finding], ...]] = (

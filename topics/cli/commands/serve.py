@@ -201,7 +201,7 @@ def pressure(invocation: Invocation, as_json: bool) -> None:
     from topics.calls import topics as calls
 
     with invocation.place.at_server() as store:
-        found = store.do(calls.Pressure())
+        found = store.do(calls.PressureCall())
     if as_json:
         sys.stdout.buffer.write(json_line(attrs.asdict(found)))
         return

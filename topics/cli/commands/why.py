@@ -107,7 +107,9 @@ def _by_server(invocation: Invocation, topic: str, asked: dict[str, str]) -> Why
 
     with invocation.reading() as store:
         if "seq" in asked:
-            return store.do(calls.Why(topic, int(asked["seq"])))
+            return store.do(calls.WhyCall(topic, int(asked["seq"])))
         to_seq = int(asked["to_seq"]) if "to_seq" in asked else None
         match = parse_match(asked.get("match"))
-        return store.do(calls.WhyRange(topic, int(asked["from_seq"]), to_seq, asked.get("node", ""), match))
+        return store.do(
+            calls.WhyRangeCall(topic, int(asked["from_seq"]), to_seq, asked.get("node", ""), match)
+        )

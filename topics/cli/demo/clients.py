@@ -40,7 +40,7 @@ def client_of(server: PrivateServer, pace: Pace | None = None) -> topics.Client:
     )
 
 
-class Tail:
+class TailThread:
     """A thread that follows a topic from its beginning by server-sent events, and keeps what it was given."""
 
     def __init__(self, server: PrivateServer, name: str) -> None:
@@ -179,7 +179,7 @@ class Survived:
     """What is there in the end, beside what was answered."""
 
     findings: list[TopicProof]
-    tail: Tail
+    tail: TailThread
     stored: list[bytes]
 
 
@@ -189,7 +189,7 @@ def crash(
     """Kill the server in mid-write, several times, and read what is there."""
     followed = WRITERS[0].topic
     writers = Writers(server, given.rows[:rows])
-    tail = Tail(server, followed)
+    tail = TailThread(server, followed)
     try:
         writers.start()
         for life in range(1, kills + 1):

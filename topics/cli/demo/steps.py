@@ -44,7 +44,7 @@ class LoadTimes:
 def load(story: Story, server: PrivateServer, store: TopicStore, given: Input) -> LoadTimes:
     """Append the whole file over HTTP, with somebody following."""
     store.create(given.topic)
-    tail = clients.Tail(server, given.topic)
+    tail = clients.TailThread(server, given.topic)
     try:
         loaded = _append(story, store, given)
         tail.read_to(len(given.rows))

@@ -51,7 +51,7 @@ class ParquetWriter:
     """A group of rows at a time; `finish` writes the foot, without which it is no Parquet file."""
 
     def __init__(self, sink: Sink) -> None:
-        self._stream = _Stream(sink)
+        self._stream = _ArrowStream(sink)
         self._records: list[Record] = []
         self._bytes = 0
         with self._stream.taking():
@@ -84,7 +84,7 @@ class ParquetWriter:
             self._writer.write_batch(pa.record_batch(arrays, schema=SCHEMA), row_group_size=len(records))
 
 
-class _Stream:
+class _ArrowStream:
     """What pyarrow writes to. It writes a foot whenever its writer ends, also of what broke off: that goes nowhere."""
 
     closed = False
@@ -119,7 +119,7 @@ class _Stream:
 
 
 class ParquetFile:
-    """A file of an export, read once: `putting.Origin`."""
+    """A file of an export, read once: `putting.RecordSource`."""
 
     is_waiting = False
 

@@ -38,7 +38,7 @@ PlacedRecord = tuple[
 ]  # the number of its line, how many bytes, and it itself as `put_many` takes it
 
 
-class Origin(Protocol):
+class RecordSource(Protocol):
     """What records are read from."""
 
     name: str
@@ -85,7 +85,7 @@ class Putting:
     """One run: gathers batches, puts them, and keeps count."""
 
     def __init__(
-        self, store: TopicStore, topic: Topic, records: Iterable[PlacedRecord], origin: Origin, rules: PutRules,
+        self, store: TopicStore, topic: Topic, records: Iterable[PlacedRecord], origin: RecordSource, rules: PutRules,
         gently: Interrupts,
     ) -> None:  # fmt: skip
         self.topic = topic

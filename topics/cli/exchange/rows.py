@@ -74,7 +74,7 @@ def as_put(data: Any, fields: dict[str, Any]) -> Any:
     return {"data": data, **given} if given else data
 
 
-class _Line(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _RecordLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A record as the wire has it. Its seq and its ts are the store's to give, so nothing is asked of them."""
 
     data: msgspec.Raw
@@ -91,7 +91,7 @@ class _Bytes(msgspec.Struct, forbid_unknown_fields=True):
     encoded: str = msgspec.field(name="$bytes")
 
 
-_line: Final = msgspec.json.Decoder(_Line).decode
+_line: Final = msgspec.json.Decoder(_RecordLine).decode
 _bytes: Final = msgspec.json.Decoder(_Bytes).decode
 _meta: Final = msgspec.json.Decoder(dict[str, str]).decode
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Final
 
-from topics.codec.ledgerq.entries import Entry
+from topics.codec.ledgerq.entries import LedgerqEntry
 from topics.codec.ledgerq.layout import CHECKSUM_SIZE, ENTRY_BYTES_MAX, ENTRY_HEAD, LENGTH_SIZE, SEED
 from topics.codec.primitives import U8, U16, U32, U64
 from topics.kernel.limits import U16_MAX
@@ -26,7 +26,7 @@ def fits(headers: Mapping[str, str]) -> bool:
     return len(headers) <= U16_MAX and all(len(text.encode()) <= U16_MAX for text in texts)
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: LedgerqEntry) -> bytes:
     """`entry.offset` is not written: it is where the bytes are put."""
     assert fits(entry.headers)
     flags, optional = 0, list[bytes]()

@@ -1,4 +1,4 @@
-"""A segment of ledgerq as entries, in order; what is damaged is left out and told as a `Flaw`, with its place.
+"""A segment of ledgerq as entries, in order; what is damaged is left out and told as a `BrokenEntry`, with its place.
 
 A checksum that is wrong says nothing of the length beside it, so behind a flaw two things are tried: that the length is
 right after all, and the next place at which an entry that fits begins. What it may cost is bounded: of a file of n
@@ -34,7 +34,7 @@ _TYPES: Final = frozenset(map(int, EntryType))
 _GZIP: Final = 1
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class LedgerqEntry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One entry, its payload as it is stored. `expires_ns`: None if it does not. `offset`: in its file."""
 
     type: EntryType
@@ -48,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     offset: int = 0
 
 
-class Flaw(msgspec.Struct, frozen=True, gc=False):
+class BrokenEntry(msgspec.Struct, frozen=True, gc=False):
     """Bytes from `offset` up to `stop` that are no entry, and why. `id`: of which, if that can be told."""
 
     offset: int
@@ -64,7 +64,7 @@ def is_release(data: Buffer) -> bool:
 
 def decode_segment(
     data: Buffer, dialect: Dialect, *, after_id: int = 0, about_id: int = 0
-) -> Iterator[Entry | Flaw]:
+) -> Iterator[LedgerqEntry | BrokenEntry]:
     """All entries of a segment, and what is none. Ids of data are above `after_id` and ascend, without a jump that
     only damage explains, unless it is to `about_id`, which the file's name says.
     """
@@ -74,10 +74,10 @@ def decode_segment(
         why = _header_flaw(data)
         at = min(dialect.header_size, len(data))
         if why:
-            yield Flaw(0, at, why)
+            yield BrokenEntry(0, at, why)
     while at < len(data):
         found = _decode(data, at, dialect)
-        if isinstance(found, Entry):
+        if isinstance(found, LedgerqEntry):
             stop = at + _size(data, at)
             if found.type is not EntryType.DATA:
                 yield found
@@ -85,10 +85,10 @@ def decode_segment(
                 ids.last = found.id
                 yield found
             else:
-                yield Flaw(at, stop, f"id {found.id} behind id {ids.last}", found.id)
+                yield BrokenEntry(at, stop, f"id {found.id} behind id {ids.last}", found.id)
         else:
             stop = search.next_place(at, ids)
-            yield Flaw(at, stop, found)
+            yield BrokenEntry(at, stop, found)
         assert at < stop <= len(data)
         at = stop
 
@@ -146,7 +146,7 @@ def _bounds_flaw(data: Buffer, at: int, dialect: Dialect) -> str | None:
     return None
 
 
-def _decode(data: Buffer, at: int, dialect: Dialect) -> Entry | str:
+def _decode(data: Buffer, at: int, dialect: Dialect) -> LedgerqEntry | str:
     """The entry, or what is wrong with it."""
     why = _bounds_flaw(data, at, dialect)
     if why is not None:
@@ -172,11 +172,11 @@ def _is_sound(data: Buffer, at: int, stop: int, dialect: Dialect) -> bool:
     )
 
 
-def _fields(body: bytes, offset: int, dialect: Dialect) -> Entry:
+def _fields(body: bytes, offset: int, dialect: Dialect) -> LedgerqEntry:
     """Raises `Corrupt`: sums are right, and yet it is no entry."""
     assert len(body) >= ENTRY_HEAD.size
     _, kind, flags, number, timestamp = ENTRY_HEAD.unpack_from(body)
-    reader = _Fields(body)
+    reader = _EntryFields(body)
     priority = reader.number(1) if flags & dialect.priority else 0
     if priority not in Level.__members__.values():
         raise Corrupt(f"priority {priority} is not known")
@@ -187,13 +187,13 @@ def _fields(body: bytes, offset: int, dialect: Dialect) -> Entry:
         compression = reader.number(1)
         if compression != _GZIP:
             raise Corrupt(f"compression {compression} is not known")
-    return Entry(
+    return LedgerqEntry(
         type=EntryType(kind), id=number, timestamp_ns=timestamp, payload=body[reader.at :], headers=headers,
         expires_ns=expires, priority=Level(priority), is_compressed=is_compressed, offset=offset,
     )  # fmt: skip
 
 
-class _Fields:
+class _EntryFields:
     """What comes behind an entry's fixed part, one field after another."""
 
     def __init__(self, body: bytes) -> None:

@@ -10,9 +10,9 @@ import trio
 
 from topics.calls.call import Call
 from topics.calls.page import Page
-from topics.calls.records import Read
+from topics.calls.records import ReadCall
 from topics.calls.watching.cursors import Cursors
-from topics.calls.watching.rounds import Rounds, Wait
+from topics.calls.watching.rounds import Rounds, WaitForNews
 from topics.calls.watching.rules import Asked
 from topics.embed.aio.hub import Subscribers
 from topics.embed.aio.runtime import Runtime
@@ -52,9 +52,9 @@ class AsyncRoundsFeed:
         self._read, self._do = read, do
 
     async def answer(self, step: Any) -> Any:
-        if isinstance(step, Read):
+        if isinstance(step, ReadCall):
             return await self._read(self._query(step))
-        if not isinstance(step, Wait):
+        if not isinstance(step, WaitForNews):
             return await self._do(step)
         self._runtime.check_open()
         await self._wait([attrs.evolve(self._query(read), limit=0) for read in step.reads])
@@ -74,7 +74,7 @@ class AsyncRoundsFeed:
             for ear in ears:
                 hub.leave(ear)
 
-    def _query(self, read: Read) -> DiffQuery:
+    def _query(self, read: ReadCall) -> DiffQuery:
         return attrs.evolve(read.query(self._runtime.engine.limits), durable_only=self._is_strong)
 
     async def aclose(self) -> None:

@@ -22,7 +22,7 @@ from topics.kernel.errors import Code, TopicsError
 _ROOM_TRIES: Final = 3
 
 
-class Driver(Protocol):
+class ClaimsDriver(Protocol):
     """Who has the engine."""
 
     engine: Engine
@@ -51,7 +51,7 @@ class Driver(Protocol):
 class Claims:
     """`in_flight`: those that have not ended."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: ClaimsDriver) -> None:
         self._driver = driver
         self._came: list[Ticket] = []
         self.in_flight = 0

@@ -14,7 +14,7 @@ from topics.engine.commands import Command
 from topics.engine.recovery.recover import DamageReport
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.reclaim import Reclaimer
-from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, Wait
+from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, WaitForBatch
 from topics.kernel.errors import Fatal, Rejected
 from topics.store.background import LOOK_S, BackgroundWork
 from topics.store.steps import drive_async
@@ -153,7 +153,7 @@ class CompactorTask:
                 call()
             case Propose(command, sync):
                 await self._submit(command, sync=sync)
-            case Wait():
+            case WaitForBatch():
                 self.ended = trio.Event()
                 await self.ended.wait()
             case _:

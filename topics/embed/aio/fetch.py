@@ -13,7 +13,7 @@ from topics.codec.json_text import records_json
 from topics.codec.log.frame import FrameView
 from topics.embed.aio.thread import Threads
 from topics.engine.engine import Engine
-from topics.host.segments.reading import Reader, Unread
+from topics.host.segments.reading import ExtentReader, Unread
 from topics.kernel.errors import Corrupt
 from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.log.reads.frames import Extent, FramesPlan, assemble_texts
@@ -73,7 +73,7 @@ NO_BOUND: Final[AnswerRoom] = _NoBound()
 class Fetcher:
     """Reads of one data directory."""
 
-    def __init__(self, reader: Reader, threads: Threads) -> None:
+    def __init__(self, reader: ExtentReader, threads: Threads) -> None:
         self._reader = reader
         self._threads = threads
 

@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 from topics.embed.aio.fetch import AnswerRoom
-from topics.embed.aio.jobs import Claimed, JobDesk
+from topics.embed.aio.jobs import ClaimedJobs, JobDesk
 from topics.engine.commands import Claim
 from topics.engine.engine import Engine
 from topics.engine.replies import LeasedJob
@@ -53,7 +53,7 @@ class Hand:
     def __len__(self) -> int:
         return len(self._held)
 
-    async def claim(self, room: AnswerRoom, *, until_s: float = math.inf) -> Claimed | None:
+    async def claim(self, room: AnswerRoom, *, until_s: float = math.inf) -> ClaimedJobs | None:
         """The next jobs, as soon as there is room in the hand and there are some. They are in it from then on. None if
         the wait was ended, at that time of Trio's or because the server drains.
 
@@ -76,7 +76,7 @@ class Hand:
         while len(self) >= self.asked.count_max:
             await self._freed.park()
 
-    def _take(self, claimed: Claimed) -> None:
+    def _take(self, claimed: ClaimedJobs) -> None:
         topic = self._hands.engine.catalog.topics.get(claimed.topic_id)
         if topic is None:
             return

@@ -35,13 +35,13 @@ _LEASED: Final = (
 _PRIORITY: Final = b',"priority":%d'
 
 
-class Driver(Protocol):
+class Submitter(Protocol):
     """Who carries commands out."""
 
     async def submit(self, command: Ack | Nack | Extend) -> Reply: ...
 
 
-class Claimed(msgspec.Struct, frozen=True, eq=False):
+class ClaimedJobs(msgspec.Struct, frozen=True, eq=False):
     """Leased jobs with their entries as JSON objects, in claim order. `ready`: jobs left."""
 
     jobs: Sequence[LeasedJob]
@@ -54,7 +54,7 @@ class JobDesk:
     """`draining`: nobody waits for jobs any longer."""
 
     def __init__(
-        self, engine: Engine, fetcher: Fetcher, driver: Driver, claims: Claims, log: EventLog
+        self, engine: Engine, fetcher: Fetcher, driver: Submitter, claims: Claims, log: EventLog
     ) -> None:
         self._engine = engine
         self._fetcher = fetcher
@@ -65,7 +65,9 @@ class JobDesk:
         self._begun: dict[Ticket, Callable[[Ticket], None]] = {}
         self.draining = False
 
-    async def claim(self, command: Claim, room: AnswerRoom, *, until_s: float = math.inf) -> Claimed | None:
+    async def claim(
+        self, command: Claim, room: AnswerRoom, *, until_s: float = math.inf
+    ) -> ClaimedJobs | None:
         """Have jobs leased and fetch their records, which `room` holds from then on. What cannot be fetched is left
         out. None if the wait was ended, for all or at that time of Trio's. Whoever is cancelled has leased nothing.
 
@@ -93,7 +95,7 @@ class JobDesk:
             self._end(ticket)
         return partial(self._leave, ticket)
 
-    def at_hand(self, reply: JobsClaimed, room: AnswerRoom) -> Claimed | None:
+    def at_hand(self, reply: JobsClaimed, room: AnswerRoom) -> ClaimedJobs | None:
         """The jobs that were leased with their records, which `room` holds from then on; None unless all of these are
         in memory, and whole.
 
@@ -109,7 +111,7 @@ class JobDesk:
             raise
         return None if texts is None else _claimed(reply, texts)
 
-    async def fetch(self, reply: JobsClaimed, room: AnswerRoom, *, bytes_max: int) -> Claimed:
+    async def fetch(self, reply: JobsClaimed, room: AnswerRoom, *, bytes_max: int) -> ClaimedJobs:
         """As `at_hand`, wherever they are, as many of the first as so many bytes hold. What cannot be fetched is left
         out. Whoever is cancelled has nothing leased.
 
@@ -258,7 +260,7 @@ def _query(reply: JobsClaimed, engine: Engine) -> RecordsQuery:
     return RecordsQuery(topic_id=reply.topic_id, seqs=seqs, bytes_max=engine.limits.page_bytes)
 
 
-def _claimed(reply: JobsClaimed, texts: Mapping[int, bytes]) -> Claimed:
+def _claimed(reply: JobsClaimed, texts: Mapping[int, bytes]) -> ClaimedJobs:
     """The jobs of which there are texts."""
     jobs = reply.jobs
     if len(texts) < len(jobs):
@@ -268,7 +270,7 @@ def _claimed(reply: JobsClaimed, texts: Mapping[int, bytes]) -> Claimed:
         % (nonce, counter, deadline, deliveries, _PRIORITY % priority if priority else b"", texts[seq][1:])
         for seq, nonce, counter, deadline, deliveries, priority in jobs
     ]
-    return Claimed(jobs, entries, reply.ready, reply.topic_id)
+    return ClaimedJobs(jobs, entries, reply.ready, reply.topic_id)
 
 
 def _shown(job: JobView) -> bytes:

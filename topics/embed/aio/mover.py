@@ -9,7 +9,7 @@ import trio
 
 from topics.embed.aio.compactor import Submit
 from topics.embed.aio.thread import Threads
-from topics.engine.commands import CatchUp
+from topics.engine.commands import WaitForCopies
 from topics.engine.engine import Engine
 from topics.host.checkpoint.steps import Blocking, Propose, Step
 from topics.kernel.errors import Fatal, Rejected
@@ -53,7 +53,7 @@ class MoverTask:
             with trio.move_on_after(CATCH_UP_MAX_MS / 1000):
                 for topic in behind:
                     with suppress(Rejected, Fatal):
-                        await self._submit(CatchUp(topic=topic))
+                        await self._submit(WaitForCopies(topic=topic))
 
     async def _do(self, step: Step) -> None:
         if isinstance(step, Blocking):

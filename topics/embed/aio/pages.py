@@ -20,7 +20,7 @@ Read = tuple[DiffPlan, bytes, int]
 Shown = Callable[[DiffPlan, bytes], bytes]  # of a page and its records, a JSON array: what is sent of it
 
 
-class Pages:
+class PageReader:
     """Of one runtime. `let_time_pass`: awaited before a page is planned. `tombstones`: that were read, by reason."""
 
     def __init__(

@@ -27,11 +27,11 @@ from topics.embed.aio.hands import Hands
 from topics.embed.aio.hub import Hub, now_us
 from topics.embed.aio.jobs import JobDesk
 from topics.embed.aio.mover import MoverTask
-from topics.embed.aio.pages import Pages
+from topics.embed.aio.pages import PageReader
 from topics.embed.aio.shard import ShardTask
 from topics.embed.aio.thread import Threads
 from topics.embed.aio.wheel import Wheel
-from topics.engine.commands import Append, CatchUp, Command, Release, Retire
+from topics.engine.commands import Append, Command, Release, Retire, WaitForCopies
 from topics.engine.replies import Appended, Reply, TopicState
 from topics.engine.tickets import Stage, Ticket
 from topics.host.checkpoint.checkpointer import Checkpointer
@@ -85,7 +85,7 @@ class Runtime:
         self.mover = MoverTask(self.engine, opened.reader.read, self.threads, self.submit, self.after_call)
         self.closing = False
         self._fetcher = Fetcher(opened.reader, self.threads)
-        self.pages = Pages(self.engine, self._fetcher, self.hub, self.let_time_pass)
+        self.pages = PageReader(self.engine, self._fetcher, self.hub, self.let_time_pass)
         self.deliveries = Deliveries(self.engine, observe_delivery)
         self.jobs = JobDesk(self.engine, self._fetcher, self, self.claims, log)
         self.hands = Hands(self.engine, self.jobs)
@@ -359,7 +359,7 @@ class Runtime:
 
     def _leave(self, ticket: Ticket, _: object) -> trio.lowlevel.Abort:
         """The caller has gone. A write goes on; what was asked for by his read alone does not."""
-        if isinstance(ticket.command, (Retire, CatchUp)):
+        if isinstance(ticket.command, (Retire, WaitForCopies)):
             self.engine.withdraw(ticket)
         ticket.waiter = None
         return trio.lowlevel.Abort.SUCCEEDED

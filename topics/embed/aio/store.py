@@ -207,44 +207,44 @@ class AsyncStore(Findings, AsyncTopicStore):
         """What the engine makes of it."""
         runtime = self._runtime
         match call:
-            case records.Write():
+            case records.WriteCall():
                 return (
                     await runtime.append(self._opened.classed(call.command(self.limits)), sync=call.sync)
                 )[0]
-            case records.Read():
+            case records.ReadCall():
                 await runtime.mover.catch_up(call.topic)
                 return await self._read(call.query(self.limits), account=call.account, wait_ms=call.waits_ms)
-            case records.Delete() | topics.Put():
+            case records.DeleteRecordsCall() | topics.PutTopicCall():
                 reply = await self._submit(self._opened.classed(call.command(self.limits)))
                 return reply.config if isinstance(reply, TopicPut) else reply
-            case jobs.Claim():
+            case jobs.ClaimCall():
                 return await self._claim(call)
-            case jobs.Settle():
+            case jobs.SettleCall():
                 return await runtime.jobs.settle(call.command(self.limits))
-            case jobs.Redrive():
+            case jobs.RedriveCall():
                 return await runtime.submit(call.command(self.limits))
-            case jobs.Peek():
+            case jobs.PeekCall():
                 wanted, limit = peeked(call.state, call.limit, self.limits, seqs=call.seqs)
                 shown = await runtime.jobs.peek_records(
                     call.topic, wanted, limit, bytes_max=self.limits.page_bytes_default
                 )
                 return peeked_of(shown)
-            case jobs.SetPaused() | jobs.Purge():
+            case jobs.SetPausedCall() | jobs.PurgeCall():
                 return await self._look_after(call)
-            case topics.Delete():
+            case topics.DeleteTopicCall():
                 await runtime.mover.catch_up(*runtime.engine.routers.dests_behind(call.name))
                 gone = await self._submit(call.command())
                 assert isinstance(gone, TopicDeleted)
                 return gone.deleted
-            case topics.State():
+            case topics.StateCall():
                 return await self._state(call.topic, touch=flag("touch", call.touch))
-            case topics.List():
+            case topics.ListTopicsCall():
                 return await self._list(call.prefix)
-            case topics.Sync():
+            case topics.SyncCall():
                 await self._sync()
-            case topics.Checkpoint():
+            case topics.CheckpointCall():
                 await runtime.writable_compactor()[0].checkpoint()
-            case topics.Why() | topics.WhyRange():
+            case topics.WhyCall() | topics.WhyRangeCall():
                 return await self._why(call)
             case _:
                 return await self._of_definition(call)
@@ -252,19 +252,19 @@ class AsyncStore(Findings, AsyncTopicStore):
 
     async def _of_definition(self, call: Call[Any]) -> object:
         match call:
-            case schedules.Put() | routers.Put() | routers.Delete():
+            case schedules.PutScheduleCall() | routers.PutRouterCall() | routers.DeleteRouterCall():
                 return call.answer(await self._runtime.submit(call.command(self.limits)))
-            case routers.Get():
+            case routers.GetRouterCall():
                 return await self._router(call)
-            case schedules.Get() | schedules.List() | routers.List():
+            case schedules.GetScheduleCall() | schedules.ListSchedulesCall() | routers.ListRoutersCall():
                 self._runtime.check_open()
                 await trio.lowlevel.checkpoint()
                 return call.look(self._runtime.engine)
-            case schedules.Delete():
+            case schedules.DeleteScheduleCall():
                 return await self._end_schedule(call.name)
         return await self._of_consumer(call)
 
-    async def _router(self, call: routers.Get) -> routers.Router:
+    async def _router(self, call: routers.GetRouterCall) -> routers.Router:
         self._runtime.check_open()
         await trio.lowlevel.checkpoint()
         engine = self._runtime.engine
@@ -275,11 +275,11 @@ class AsyncStore(Findings, AsyncTopicStore):
 
     async def _of_consumer(self, call: Call[Any]) -> object:
         match call:
-            case consumers.Read():
+            case consumers.ReadConsumerCall():
                 return await drive_async(call.steps(), self._step)
-            case consumers.Seek() | consumers.Commit():
+            case consumers.SeekCall() | consumers.CommitCall():
                 return await self._runtime.submit(call.command())
-            case consumers.Delete():
+            case consumers.DeleteConsumerCall():
                 ended = await self._runtime.submit(call.command())
                 assert isinstance(ended, ConsumerDeleted)
                 return ended.deleted
@@ -297,21 +297,21 @@ class AsyncStore(Findings, AsyncTopicStore):
         await self._runtime.let_time_pass(command.topic)
         return await self._runtime.submit(command)
 
-    async def _claim(self, call: jobs.Claim) -> Sequence[LeasedRecord]:
+    async def _claim(self, call: jobs.ClaimCall) -> Sequence[LeasedRecord]:
         found = await self._runtime.jobs.claim_records(call.command(self.limits))
         if found is None:
             self._runtime.check_open()
         return leased_of(call.queue, [view for view, _ in found or ()], [job for _, job in found or ()])
 
-    async def _look_after(self, call: jobs.SetPaused | jobs.Purge) -> int | None:
-        if isinstance(call, jobs.SetPaused):
+    async def _look_after(self, call: jobs.SetPausedCall | jobs.PurgeCall) -> int | None:
+        if isinstance(call, jobs.SetPausedCall):
             await self._runtime.submit(Pause(topic=call.topic, paused=call.paused))
             return None
         purged = await self._runtime.submit(Purge(topic=call.topic))
         assert isinstance(purged, QueuePurged)
         return purged.purged
 
-    async def _why(self, call: topics.Why | topics.WhyRange) -> object:
+    async def _why(self, call: topics.WhyCall | topics.WhyRangeCall) -> object:
         from topics.embed.why import answer_of  # with all that reads a log: few ask
 
         self._runtime.check_open()

@@ -24,7 +24,7 @@ T = TypeVar("T")
 _Job = tuple[Callable[[], object], trio.lowlevel.Task]
 
 
-class Calls(Protocol):
+class DedicatedThread(Protocol):
     """One job after another, off the loop."""
 
     async def run(self, job: Callable[[], T]) -> T: ...
@@ -46,7 +46,7 @@ class Threads:
         self.now_s = now_s
         self._cold: trio.CapacityLimiter | None = None
 
-    def dedicated(self, name: str) -> Calls:
+    def dedicated(self, name: str) -> DedicatedThread:
         """A thread of one's own."""
         return SystemThread(name)
 

@@ -24,7 +24,7 @@ from topics.embed.aio.pages import Read, Shown
 from topics.embed.aio.runtime import Runtime
 from topics.kernel.errors import Code, Rejected, TopicsError
 from topics.log.reads.diff import DiffPlan, DiffQuery
-from topics.log.reads.watching import Stage, Subscription
+from topics.log.reads.watching import Subscription, SubscriptionStage
 
 THROTTLED_S: Final = 1.0  # until a read that there was no memory for is tried again
 VIEWS_KEPT: Final = 1024
@@ -32,7 +32,7 @@ GATHERED_BYTES: Final = 64 * 1024  # of steps that are sent together
 
 
 @attrs.frozen(eq=False)  # `view_of` gives the same one
-class View:
+class WatchView:
     """What is asked of a topic, in a query without one, in which form, and what is made of its records."""
 
     asked: DiffQuery
@@ -41,9 +41,9 @@ class View:
 
 
 @lru_cache(VIEWS_KEPT)
-def view_of(asked: DiffQuery, form: Form, shown: Shown) -> View:
+def view_of(asked: DiffQuery, form: Form, shown: Shown) -> WatchView:
     """The same for all who ask for the same, so that it is found at once that they do."""
-    return View(asked, form, shown)
+    return WatchView(asked, form, shown)
 
 
 class Watched(Subscription):
@@ -51,7 +51,7 @@ class Watched(Subscription):
 
     __slots__ = ("is_gone", "news", "view", "watcher")
 
-    def __init__(self, topic: str, view: View, *, from_seq: int, epoch: int, head_seq: int) -> None:
+    def __init__(self, topic: str, view: WatchView, *, from_seq: int, epoch: int, head_seq: int) -> None:
         super().__init__(topic, view.asked, from_seq=from_seq, epoch=epoch, head_seq=head_seq)
         self.view = view
         self.watcher: Watcher | None = None
@@ -184,7 +184,7 @@ class Watcher:
     def take_nowait(self, room: AnswerRoom) -> Sequence[bytes]:
         """What has come at the tail of the first that is ready, if it is at hand. Else nothing, and it stays ready."""
         one = next(iter(self._ready))
-        if one.news is None or one.stage is not Stage.TAIL:
+        if one.news is None or one.stage is not SubscriptionStage.TAIL:
             return ()
         key, find = (one.view, one.cursor, one.epoch), partial(self._page_nowait, one, room)
         read = self._runtime.pages.read_once_nowait(key, find, room, one.news)
@@ -217,10 +217,10 @@ class Watcher:
         """None if nothing is to be told of it."""
         plan, text, _ = read
         before, is_start = (one.cursor, one.epoch), one.is_start
-        if plan.seqs and one.stage is Stage.TAIL:
+        if plan.seqs and one.stage is SubscriptionStage.TAIL:
             self._runtime.deliveries.made(plan)
         turned = one.add(plan)
-        if one.stage is Stage.BACKLOG:
+        if one.stage is SubscriptionStage.BACKLOG:
             self.is_turn_of(one)
         if plan.seqs or plan.gap is not None or turned:
             return Step(one, before, plan, text if plan.seqs else b"", is_start, turned)

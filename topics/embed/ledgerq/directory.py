@@ -13,7 +13,14 @@ from typing import Final
 import attrs
 import msgspec
 
-from topics.codec.ledgerq.entries import ID_MAX, ID_STEP_MAX, Entry, Flaw, decode_segment, is_release
+from topics.codec.ledgerq.entries import (
+    ID_MAX,
+    ID_STEP_MAX,
+    BrokenEntry,
+    LedgerqEntry,
+    decode_segment,
+    is_release,
+)
 from topics.codec.ledgerq.layout import RELEASE, SEED, Dialect, EntryType, Level
 from topics.codec.ledgerq.position import RELEASE_METADATA, SEED_METADATA, Position, decode_position
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable
@@ -24,7 +31,7 @@ DEDUP: Final = ".dedup_state.json"
 
 
 @attrs.frozen
-class Fault:
+class NotImported:
     """What of a directory is not imported: which file, from which byte on, and why. `id`: of which entry, if known."""
 
     file: str
@@ -50,7 +57,7 @@ class Survey:
     deleted: frozenset[int]
     consumed: int
     overtaken: int
-    faults: list[Fault]
+    faults: list[NotImported]
     missing: list[tuple[int, int]]
 
 
@@ -78,10 +85,10 @@ class Directory:
                 f"or {RELEASE_METADATA}",
             )
         self.dialect = self._dialect(metadata)
-        self.faults: list[Fault] = []
+        self.faults: list[NotImported] = []
         self.position = self._position()
 
-    def entries(self) -> Iterator[tuple[str, Entry | Flaw]]:
+    def entries(self) -> Iterator[tuple[str, LedgerqEntry | BrokenEntry]]:
         """Of all segments, each with its file's name."""
         last_id = 0
         for path in self.segments:
@@ -89,7 +96,7 @@ class Directory:
                 path.read_bytes(), self.dialect, after_id=last_id, about_id=int(path.stem)
             )
             for found in segment:
-                if isinstance(found, Entry) and found.type is EntryType.DATA:
+                if isinstance(found, LedgerqEntry) and found.type is EntryType.DATA:
                     last_id = found.id
                 yield path.name, found
 
@@ -100,8 +107,8 @@ class Directory:
         deleted, faults = set[int](), list(self.faults)
         below, missing = _Below(), list[tuple[int, int]]()
         for name, found in self.entries():
-            if isinstance(found, Flaw):
-                faults.append(Fault(name, found.offset, found.why, found.id))
+            if isinstance(found, BrokenEntry):
+                faults.append(NotImported(name, found.offset, found.why, found.id))
             elif found.type is EntryType.TOMBSTONE:
                 deleted.add(found.id)
             elif found.type is EntryType.DATA:
@@ -149,9 +156,9 @@ class Directory:
         try:
             return decode_position((self.root / name).read_bytes(), self.dialect)
         except FileNotFoundError:
-            self.faults.append(Fault(name, 0, "it is not there, so nothing counts as consumed"))
+            self.faults.append(NotImported(name, 0, "it is not there, so nothing counts as consumed"))
         except Corrupt as error:
-            self.faults.append(Fault(name, 0, f"{error.message}; nothing counts as consumed"))
+            self.faults.append(NotImported(name, 0, f"{error.message}; nothing counts as consumed"))
         return None
 
 

@@ -35,7 +35,7 @@ _PEEKED_MAX: Final = 1000
 
 
 @attrs.define(kw_only=True)
-class Exported:
+class LedgerqExported:
     """What an export has done. `notes`: what the format does not hold."""
 
     topic: str
@@ -68,15 +68,15 @@ class Export:
             )
         make_folder(root)
 
-    def carried_out(self) -> Exported:
-        done = Exported(topic=self.topic.name, next_id=self.state.head_seq + 1)
-        segment: _Segment | None = None
+    def carried_out(self) -> LedgerqExported:
+        done = LedgerqExported(topic=self.topic.name, next_id=self.state.head_seq + 1)
+        segment: _SegmentWriter | None = None
         first_id = done.next_id
         for record in self._records():
             if segment is None or segment.size >= self.segment_bytes:
                 if segment is not None:
                     segment.end()
-                segment, done.segments = _Segment(self.root, record.seq), done.segments + 1
+                segment, done.segments = _SegmentWriter(self.root, record.seq), done.segments + 1
             segment.add(record, self._entry(record))
             first_id, done.records = min(first_id, record.seq), done.records + 1
         if segment is not None:
@@ -105,7 +105,7 @@ class Export:
             self.rounded += 1
         return encode_entry(entry_of(record, priority=priority, compress_from=self.compress_from))
 
-    def _write_retries(self, done: Exported) -> None:
+    def _write_retries(self, done: LedgerqExported) -> None:
         """Jobs that were delivered before, as the seed's page has them."""
         if self.state.queue is None:
             return
@@ -138,7 +138,7 @@ class Export:
             yield f"{self.lost} records had been lost before; topics state tells where"
 
 
-class _Segment:
+class _SegmentWriter:
     """One segment and its index, as they are written."""
 
     def __init__(self, root: Path, first_id: int) -> None:

@@ -19,9 +19,9 @@ import attrs
 import msgspec
 
 from topics.calls.intake import take_records
-from topics.codec.ledgerq.entries import Entry, Flaw
+from topics.codec.ledgerq.entries import BrokenEntry, LedgerqEntry
 from topics.codec.ledgerq.layout import NS_A_MS, EntryType
-from topics.embed.ledgerq.directory import DEDUP, RETRIES, Directory, Fault, Survey
+from topics.embed.ledgerq.directory import DEDUP, RETRIES, Directory, NotImported, Survey
 from topics.embed.ledgerq.mapping import record_of, ttl_ms
 from topics.embed.store import Store
 from topics.engine.commands import Append
@@ -64,7 +64,7 @@ class Imported:
     records: int = 0
     consumed: int = 0
     next_seq: int = 1
-    faults: list[Fault] = attrs.field(factory=list)
+    faults: list[NotImported] = attrs.field(factory=list)
     notes: list[str] = attrs.field(factory=list)
 
 
@@ -171,7 +171,7 @@ class _Writing:
             try:
                 put = self._put_of(entry)
             except (Corrupt, Rejected) as refused:
-                done.faults.append(Fault(name, entry.offset, refused.message, entry.id))
+                done.faults.append(NotImported(name, entry.offset, refused.message, entry.id))
                 continue
             if put is not None:
                 self._stand_for(entry.id)
@@ -186,17 +186,17 @@ class _Writing:
         done.notes = list(self._notes())
         return done
 
-    def _wanted(self) -> Iterator[tuple[str, Entry]]:
+    def _wanted(self) -> Iterator[tuple[str, LedgerqEntry]]:
         asked = self.asked
         for name, found in asked.directory.entries():
-            if isinstance(found, Flaw) or found.type is not EntryType.DATA:
+            if isinstance(found, BrokenEntry) or found.type is not EntryType.DATA:
                 continue
             if asked.is_queue and found.id < asked.read_id:
                 self.done.consumed += 1
             elif found.id not in asked.survey.deleted:
                 yield name, found
 
-    def _put_of(self, entry: Entry) -> Put | None:
+    def _put_of(self, entry: LedgerqEntry) -> Put | None:
         """None: it has expired. Raises `Corrupt`, `Rejected`."""
         record, letters = record_of(entry)
         if not isinstance(self.store, Store):
@@ -225,7 +225,7 @@ class _Writing:
         if not self.asked.is_queue and record.pop("priority", None) is not None:
             self.unranked += 1
 
-    def _time_of(self, entry: Entry) -> int:
+    def _time_of(self, entry: LedgerqEntry) -> int:
         """When its record is put: no earlier than the one before, no later than now."""
         if self.asked.is_now:
             return time.time_ns() // NS_A_MS

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from topics.calls.page import Record
-from topics.codec.ledgerq.entries import Entry
+from topics.codec.ledgerq.entries import LedgerqEntry
 from topics.codec.ledgerq.layout import NS_A_MS, EntryType, Level
 from topics.host.system.compress import compress_if_smaller, decompress
 from topics.kernel.limits import TTL_MS_MAX, U64_MAX
@@ -41,7 +41,7 @@ _LETTERS: Final = {
 _HEADERS: Final = {theirs: header for header, theirs in _LETTERS.items()}
 
 
-def record_of(entry: Entry) -> tuple[dict[str, Any], dict[str, str]]:
+def record_of(entry: LedgerqEntry) -> tuple[dict[str, Any], dict[str, str]]:
     """(what `put_many` takes, less its times; where a dead letter came from, as `meta` has it, which no put may say).
 
     Raises:
@@ -73,20 +73,20 @@ def record_of(entry: Entry) -> tuple[dict[str, Any], dict[str, str]]:
     return record, letters
 
 
-def ttl_ms(entry: Entry, ts_ms: int) -> int | None:
+def ttl_ms(entry: LedgerqEntry, ts_ms: int) -> int | None:
     """Its own ttl from `ts_ms` on, None if it has none; at most 0: it has expired by then."""
     if entry.expires_ns is None:
         return None
     return min(entry.expires_ns // NS_A_MS - ts_ms, TTL_MS_MAX)
 
 
-def entry_of(record: Record, *, priority: int, compress_from: int | None) -> Entry:
+def entry_of(record: Record, *, priority: int, compress_from: int | None) -> LedgerqEntry:
     """The entry of a record. `compress_from`: payloads of so many bytes are compressed if that is worth it."""
     payload, packed = record.raw, None
     if compress_from is not None:
         packed = compress_if_smaller("gzip", payload, compress_from)
     expires_at = record.expires_at
-    return Entry(
+    return LedgerqEntry(
         type=EntryType.DATA,
         id=record.seq,
         timestamp_ns=record.ts * NS_A_MS,

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections import deque
 
-from topics.engine.commands import CatchUp
+from topics.engine.commands import WaitForCopies
 from topics.engine.lane import Lane
-from topics.engine.replies import CaughtUp
+from topics.engine.replies import CopiesArrived
 from topics.engine.routers.reading import Reading
-from topics.engine.routers.route import Route
+from topics.engine.routers.route import RunningRouter
 from topics.engine.state import EngineState
 from topics.engine.tickets import Stage, Ticket
 
@@ -33,7 +33,7 @@ def is_behind(state: EngineState, topic: str) -> bool:
 def propose_catch_up(state: EngineState, ticket: Ticket, _now_ms: int) -> None:
     """Answer when the topic has what its source holds now. Raises `Rejected`: topic_not_found."""
     command = ticket.command
-    assert isinstance(command, CatchUp)
+    assert isinstance(command, WaitForCopies)
     lane, _ = state.topic(command.topic)
     _go_on(state, Reading(ticket, _chain(state, lane)))
 
@@ -69,7 +69,7 @@ def _go_on(state: EngineState, reading: Reading) -> None:
             state.readings.setdefault(chain[-1].topic_id, deque()).append(reading)
             return
         chain.pop()
-    state.finish(ticket, CaughtUp())
+    state.finish(ticket, CopiesArrived())
 
 
 def _chain(state: EngineState, dest: Lane) -> list[Lane]:
@@ -94,7 +94,7 @@ def _has(state: EngineState, dest: Lane, head_seq: int) -> bool:
     return all(route.dealt_seq >= head_seq or _is_held(state, route) for route in routes)
 
 
-def _is_held(state: EngineState, route: Route) -> bool:
+def _is_held(state: EngineState, route: RunningRouter) -> bool:
     source, dest = route.source, route.dest
     if route.failures or dest.read_only is not None or state.shards[dest.shard].read_only is not None:
         return True

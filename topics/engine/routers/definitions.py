@@ -90,7 +90,7 @@ def _put(
         first = msgspec.structs.replace(standing, from_seq=state.routes[standing.id].sent)
     definition = _definition(command, first)
     now_ms = _later(state, source, dest, now_ms)
-    entry = _Put.of(source, [definition], now_ms, staged=True, must_sync=True, ticket=ticket)
+    entry = _PutRouterEntry.of(source, [definition], now_ms, staged=True, must_sync=True, ticket=ticket)
     state.check_space(0, entry.size + sum(one.size for one in made), keep_reserve=True)
     begin(state, made)
     state.next_topic_id = max(state.next_topic_id, definition.id + 1)
@@ -120,13 +120,13 @@ def propose_delete_router(state: EngineState, ticket: Ticket, now_ms: int) -> No
         return
     ended = RouterDelete(standing.id)
     now_ms = _later(state, source, state.lanes[standing.dest_id], now_ms)
-    entry = _Deletion.of(source, [ended], now_ms, staged=True, must_sync=True, ticket=ticket)
+    entry = _DeleteRouterEntry.of(source, [ended], now_ms, staged=True, must_sync=True, ticket=ticket)
     state.check_space(0, entry.size, keep_reserve=False)
     entry.state, entry.definition = state, standing
     _begin(state, entry)
 
 
-class _Change(Barrier, eq=False, kw_only=True):
+class _RouterEntry(Barrier, eq=False, kw_only=True):
     """A router that is another one behind it."""
 
     state: EngineState | None = None
@@ -144,7 +144,7 @@ class _Change(Barrier, eq=False, kw_only=True):
         state.routing = None
 
 
-class _Put(_Change, eq=False, kw_only=True):
+class _PutRouterEntry(_RouterEntry, eq=False, kw_only=True):
     """A router that comes to stand, or changes. `told`: as it then is; its dest may go in the same batch."""
 
     created: bool = False
@@ -160,7 +160,7 @@ class _Put(_Change, eq=False, kw_only=True):
         return RouterPut(created=self.created, router=self.told)
 
 
-class _Deletion(_Change, eq=False, kw_only=True):
+class _DeleteRouterEntry(_RouterEntry, eq=False, kw_only=True):
     """A router that goes."""
 
     def settle(self) -> None:
@@ -172,7 +172,7 @@ class _Deletion(_Change, eq=False, kw_only=True):
         return RouterDeleted(router=definition.name, deleted=True)
 
 
-def _begin(state: EngineState, entry: _Change) -> None:
+def _begin(state: EngineState, entry: _RouterEntry) -> None:
     """The change is on its way, its source waits for it, and so does every other definition."""
     assert entry.lane.barrier is None
     assert state.routing is None

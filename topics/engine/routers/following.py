@@ -24,7 +24,7 @@ from topics.engine.batch import Entry, Item, frame_control
 from topics.engine.lane import Lane
 from topics.engine.replies import BroughtOver
 from topics.engine.routers.copies import copied, kept_by, later, told
-from topics.engine.routers.route import Route
+from topics.engine.routers.route import RunningRouter
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
 from topics.engine.writing.ceilings import RAISE_BYTES, due_ceiling, raise_of
@@ -57,7 +57,7 @@ class Copy(Entry, eq=False, kw_only=True):
     """
 
     lane: Lane
-    route: Route
+    route: RunningRouter
     last: int
     last_seq: int
     count: int
@@ -91,8 +91,8 @@ class Copies:
         self._state = state
         self._now_ms = now_ms
         self._todo: deque[Given] = deque()
-        self._sent: dict[Route, int] = {}
-        self._cursors: dict[Route, int] = {}
+        self._sent: dict[RunningRouter, int] = {}
+        self._cursors: dict[RunningRouter, int] = {}
         self._next: dict[int, int] = {}  # of a topic: the next seq,
         self._last: dict[int, int] = {}  # and the ts of the last record
         self._held: dict[int, tuple[int, int]] = {}  # of a topic: records and bytes that are planned
@@ -118,12 +118,12 @@ class Copies:
             for route in self._state.routes.leading_from(its.lane.topic_id):
                 self._bring(route, its, shapes)
 
-    def sent(self, route: Route) -> int:
+    def sent(self, route: RunningRouter) -> int:
         """How far it is when this is begun."""
         return self._sent.get(route, route.sent)
 
     def copy(
-        self, route: Route, records: RecordColumns, seqs: Sequence[int], *, last: int, ts: int, hops: int
+        self, route: RunningRouter, records: RecordColumns, seqs: Sequence[int], *, last: int, ts: int, hops: int
     ) -> None:  # fmt: skip
         """Bring over these records, the only ones that are to go up to `last`, as `told`; `seqs`: those of the source.
         Their times are relative to `ts`.
@@ -137,14 +137,14 @@ class Copies:
         if self._state.routes.leading_from(dest.topic_id):
             self._todo.append(Given(dest, first_seq, records, ts, hops))
 
-    def lose(self, route: Route, last: int, count: int) -> None:
+    def lose(self, route: RunningRouter, last: int, count: int) -> None:
         """So many records up to `last` are lost: dest says so."""
         first_seq = self._next_seq(route.dest)
         lost = LossRange(first_seq, first_seq + count - 1, Reason.SOURCE_TRIM.value)
         control, chunk = frame_control(lost, topic_id=route.dest.topic_id, ts=self._now_ms)
         self._add(route, ForwardForm.TRIMMED, (), last, control, chunk, count, 0)
 
-    def tell(self, route: Route, last: int) -> None:
+    def tell(self, route: RunningRouter, last: int) -> None:
         """Bring nothing over, but have the log say how far the router is."""
         self._add(route, ForwardForm.COPIES, (), last, None, b"", 0, 0)
 
@@ -191,7 +191,7 @@ class Copies:
     # One router.
 
     def _bring(
-        self, route: Route, given: Given, shapes: dict[_Shape, tuple[Sequence[int] | None, RecordColumns]]
+        self, route: RunningRouter, given: Given, shapes: dict[_Shape, tuple[Sequence[int] | None, RecordColumns]]
     ) -> None:  # fmt: skip
         """Its copies of these, if it is not late and dest takes them."""
         first, count = given.first, len(given.records)
@@ -218,7 +218,9 @@ class Copies:
             if self.fits(route, records):
                 self.copy(route, records, seqs, last=last, ts=given.ts, hops=hops)
 
-    def _framed(self, route: Route, records: RecordColumns, first_seq: int, ts: int) -> tuple[bytes, Run]:
+    def _framed(
+        self, route: RunningRouter, records: RecordColumns, first_seq: int, ts: int
+    ) -> tuple[bytes, Run]:
         """The frames of copies. Those that many dests get are encoded once."""
         topic_id, durable = route.dest.topic_id, route.dest_topic.config.durable
         kind = id(records), ts, durable
@@ -229,16 +231,16 @@ class Copies:
         self._framed_once[kind] = records, RunFrames(chunk, run)  # an id is that of what there is
         return chunk, run
 
-    def hops(self, route: Route, before: int) -> int:
+    def hops(self, route: RunningRouter, before: int) -> int:
         """How often a copy will have been copied on cycles; 0 where the router is on none."""
         return before + 1 if self._state.routes.is_cyclic(route) else 0
 
-    def _is_open(self, route: Route) -> bool:
+    def _is_open(self, route: RunningRouter) -> bool:
         """Whether dest is written with the source, and nothing is in the way."""
         dest = route.dest
         return dest.shard == route.source.shard and not dest.blocked and dest.read_only is None
 
-    def fits(self, route: Route, records: RecordColumns) -> bool:
+    def fits(self, route: RunningRouter, records: RecordColumns) -> bool:
         """Whether there is room for these: in this plan, in the store and in dest."""
         count, size, dest, topic = len(records), records.stored_total, route.dest, route.dest_topic
         if self.entries and self.size + size + count * _FRAME_ROOM > FORWARD_BYTES_MAX:
@@ -258,7 +260,7 @@ class Copies:
             self._held[dest.topic_id] = held_count, held_size
         return is_fitting
 
-    def _pass(self, route: Route, last: int) -> None:
+    def _pass(self, route: RunningRouter, last: int) -> None:
         """Nothing of these goes there. The log hears of it before the source evicts them, or there are many: what it
         has not heard is looked at again by a start, and what was evicted by then would pass for lost.
         """
@@ -286,7 +288,7 @@ class Copies:
         return max((item.ts for item in items if isinstance(item, Run)), default=lane.topic.last_write_ts)
 
     def _add(
-        self, route: Route, form: ForwardForm, seqs: Sequence[int], last: int, item: Item | None, chunk: bytes,
+        self, route: RunningRouter, form: ForwardForm, seqs: Sequence[int], last: int, item: Item | None, chunk: bytes,
         count: int, stored: int,
     ) -> None:  # fmt: skip
         """A write of dest: `Forward`, and what follows it."""
@@ -313,7 +315,7 @@ class Copies:
         self._sent[route] = self._cursors[route] = last
 
 
-def tell_passed(state: EngineState, route: Route) -> None:
+def tell_passed(state: EngineState, route: RunningRouter) -> None:
     """The log hears how far the router is, and that it has brought nothing of this over, if dest is written now."""
     dest = route.dest
     if dest.blocked:

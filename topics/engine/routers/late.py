@@ -32,7 +32,7 @@ from topics.engine.replies import BroughtOver
 from topics.engine.routers.copies import columns_of, copied, told
 from topics.engine.routers.following import Copies, tell_passed
 from topics.engine.routers.orders import ForwardOrder
-from topics.engine.routers.route import Route
+from topics.engine.routers.route import RunningRouter
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability
@@ -168,13 +168,13 @@ def propose_bring_over(state: EngineState, lane: Lane, ticket: Ticket, now_ms: i
     copies.begin(staged=staged, behind=False, ticket=ticket)
 
 
-def _rest(state: EngineState, route: Route, wait_ms: int) -> None:
+def _rest(state: EngineState, route: RunningRouter, wait_ms: int) -> None:
     """It gets its next order then."""
     route.order, route.due_ms = None, state.time.timer_ms + wait_ms
     state.by_timer.set(FORWARD, route.router.id, route.due_ms)
 
 
-def _planned(state: EngineState, route: Route, command: BringOver, now_ms: int) -> Copies:
+def _planned(state: EngineState, route: RunningRouter, command: BringOver, now_ms: int) -> Copies:
     """What this router brings of an order."""
     copies, order = Copies(state, now_ms), command.order
     if order.lost:
@@ -187,7 +187,7 @@ def _planned(state: EngineState, route: Route, command: BringOver, now_ms: int) 
 
 
 def _plan(
-    copies: Copies, route: Route, order: ForwardOrder, views: Sequence[FrameView], damaged: set[int]
+    copies: Copies, route: RunningRouter, order: ForwardOrder, views: Sequence[FrameView], damaged: set[int]
 ) -> None:  # fmt: skip
     """Runs of records of one ts, and what is lost between them, in the order of their seqs."""
     longest = route.dest_topic.config.max_record_bytes
@@ -218,7 +218,7 @@ def _plan(
         copies.copy(route, records, seqs, last=seqs[-1], ts=ts, hops=hops)
 
 
-def _give_order(state: EngineState, route: Route) -> None:
+def _give_order(state: EngineState, route: RunningRouter) -> None:
     """The next range that there is something to say of, if it may go now."""
     source, topic = route.source, route.source_topic
     head_seq = topic.head_seq
@@ -242,7 +242,7 @@ def _give_order(state: EngineState, route: Route) -> None:
     state.forward_orders.append(route.order)
 
 
-def _is_told(state: EngineState, route: Route, reason: str) -> bool:
+def _is_told(state: EngineState, route: RunningRouter, reason: str) -> bool:
     """Whether a loss of the source needs no word in dest: a crash has taken the copies as well, and says so there; or
     it came to the source by a router, and on a cycle it would go round for ever.
     """
@@ -252,7 +252,7 @@ def _is_told(state: EngineState, route: Route, reason: str) -> bool:
 
 
 def _order(
-    state: EngineState, route: Route, last: int, seqs: Sequence[int] = (), *, lost: int = 0
+    state: EngineState, route: RunningRouter, last: int, seqs: Sequence[int] = (), *, lost: int = 0
 ) -> ForwardOrder:
     return ForwardOrder(
         router_id=route.router.id, source=route.source.name, source_id=route.source.topic_id,
@@ -261,7 +261,7 @@ def _order(
     )  # fmt: skip
 
 
-def _wanted(state: EngineState, route: Route, last: int) -> tuple[int, list[int]]:
+def _wanted(state: EngineState, route: RunningRouter, last: int) -> tuple[int, list[int]]:
     """The seqs that go, as many as one order takes; and up to which seq that is all."""
     index = route.source_topic.index
     start, stop = index.position(route.sent + 1), index.position(last + 1)
@@ -275,7 +275,7 @@ def _wanted(state: EngineState, route: Route, last: int) -> tuple[int, list[int]
     return (last if stop - start <= SCAN_SEQS_MAX else index.seq_at(start + SCAN_SEQS_MAX) - 1), seqs
 
 
-def _going(state: EngineState, route: Route, start: int, stop: int) -> Iterator[int]:
+def _going(state: EngineState, route: RunningRouter, start: int, stop: int) -> Iterator[int]:
     """The positions of records that are live, not expired and let pass."""
     index, now_ms = route.source_topic.index, state.time.high_ms
     numbers = None if route.router.filter is None else set(match_of(route.router.filter).numbers(index.tags))
@@ -288,14 +288,14 @@ def _going(state: EngineState, route: Route, start: int, stop: int) -> Iterator[
             yield at
 
 
-def _is_told_of_end(state: EngineState, route: Route) -> bool:
+def _is_told_of_end(state: EngineState, route: RunningRouter) -> bool:
     """Whether it is late, and dest keeps what it is told and can be told."""
     dest, durability = route.dest, route.dest_topic.config.durability
     is_late, is_kept = route.sent < route.source_topic.head_seq, durability is not Durability.EPHEMERAL
     return is_late and is_kept and dest.read_only is None and state.shards[dest.shard].read_only is None
 
 
-def _left(state: EngineState, route: Route) -> int:
+def _left(state: EngineState, route: RunningRouter) -> int:
     """How many seqs of dest all that it has not come to would take."""
     topic, first = route.source_topic, route.sent + 1
     index, start = topic.index, max(first, topic.evict_floor)

@@ -45,7 +45,7 @@ class RouterDesk:
         return router_state(self._state, name)
 
     def is_behind(self, topic: str) -> bool:
-        """Whether who reads a topic waits: `CatchUp` is answered when he does so no more."""
+        """Whether who reads a topic waits: `WaitForCopies` is answered when he does so no more."""
         return is_behind(self._state, topic)
 
     def dests_behind(self, source: str) -> list[str]:

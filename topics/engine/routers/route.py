@@ -12,7 +12,7 @@ from topics.kernel.limits import FORWARD_RECORDS_MAX
 from topics.log.routers import Router
 
 
-class Route:
+class RunningRouter:
     """One router that stands.
 
     `cursor`: the log has, or gets, all up to this seq of the source. `sent`: so far it has been looked at; what is

@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from typing import Final
 
 from topics.engine.lane import Lane
-from topics.engine.routers.route import Route
+from topics.engine.routers.route import RunningRouter
 from topics.log.routers import Router, Routers
 
-_NONE: Final[tuple[Route, ...]] = ()
+_NONE: Final[tuple[RunningRouter, ...]] = ()
 
 
-class Routes(dict[int, Route]):
+class Routes(dict[int, RunningRouter]):
     """By the id of the router. `routers`: the catalog's."""
 
     def __init__(self, routers: Routers) -> None:
         super().__init__()
         self._routers = routers
-        self._sources: dict[int, tuple[Route, ...]] = {}
+        self._sources: dict[int, tuple[RunningRouter, ...]] = {}
         self._cyclic: dict[int, bool] = {}  # by the id of a router, of those of which somebody has asked
 
-    def leading_from(self, topic_id: int) -> tuple[Route, ...]:
+    def leading_from(self, topic_id: int) -> tuple[RunningRouter, ...]:
         """Those from a topic."""
         return self._sources.get(topic_id, _NONE)
 
@@ -34,7 +34,7 @@ class Routes(dict[int, Route]):
             known.router, known.order = router, None
             known.cursor = known.sent = max(known.cursor, router.from_seq)
         else:
-            self[router.id] = route = Route(router, source, dest)
+            self[router.id] = route = RunningRouter(router, source, dest)
             self._sources[source.topic_id] = (*self.leading_from(source.topic_id), route)
         self._cyclic.clear()
 
@@ -66,7 +66,7 @@ class Routes(dict[int, Route]):
                 route.cursor = route.sent = route.dest_topic.inbound[router_id].cursor
                 yield route.source
 
-    def is_cyclic(self, route: Route) -> bool:
+    def is_cyclic(self, route: RunningRouter) -> bool:
         """Whether what it brings over may come by it again."""
         router = route.router
         found = self._cyclic.get(router.id)

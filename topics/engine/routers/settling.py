@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from topics.engine.batch import Entry
 from topics.engine.lane import Lane
 from topics.engine.routers.following import Copies
-from topics.engine.routers.route import Route
+from topics.engine.routers.route import RunningRouter
 from topics.engine.state import EngineState
 
 
-def publish_first(state: EngineState, source: Lane, routes: Iterable[Route]) -> bool:
+def publish_first(state: EngineState, source: Lane, routes: Iterable[RunningRouter]) -> bool:
     """Have what these routers from it bring over published. False: not yet; who parks at the source is woken then."""
     assert not source.in_flight
     on_its_way = [
@@ -32,7 +32,7 @@ def publish_first(state: EngineState, source: Lane, routes: Iterable[Route]) -> 
     return not on_its_way
 
 
-def sync_first(state: EngineState, source: Lane, route: Route, now_ms: int) -> bool:
+def sync_first(state: EngineState, source: Lane, route: RunningRouter, now_ms: int) -> bool:
     """Have all that the router has dealt with, also what it passed over, synced in dest's log. False: as above.
 
     Raises:
@@ -52,21 +52,21 @@ def sync_first(state: EngineState, source: Lane, route: Route, now_ms: int) -> b
     return False
 
 
-def _wait_for(state: EngineState, source: Lane, route: Route) -> None:
+def _wait_for(state: EngineState, source: Lane, route: RunningRouter) -> None:
     state.enqueue(
         route.dest.shard,
-        _Settled(
+        _SettledEntry(
             lane=source, route=route, sent=route.sent,
             items=(), chunks=(), size=0, frames=0, staged=True, must_sync=True,
         ),
     )  # fmt: skip
 
 
-class _Settled(Entry, eq=False, kw_only=True):
+class _SettledEntry(Entry, eq=False, kw_only=True):
     """A place in the log of a dest up to which all is synced. It is of the source, which waits for it."""
 
     lane: Lane
-    route: Route
+    route: RunningRouter
     sent: int
 
     def settle(self) -> None:

@@ -108,7 +108,9 @@ def propose_put_schedule(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
     state.check_writable(0, lane)
     if before is None:
         definition = msgspec.structs.replace(definition, id=state.next_topic_id)
-    entry = enqueue_barrier(state, _Put, lane, ticket, [definition], now_ms, shard=0, keep_reserve=True)
+    entry = enqueue_barrier(
+        state, _PutScheduleEntry, lane, ticket, [definition], now_ms, shard=0, keep_reserve=True
+    )
     state.next_topic_id = max(state.next_topic_id, definition.id + 1)
     state.putting[name] = ticket
     entry.state, entry.definition, entry.created = state, definition, before is None
@@ -128,7 +130,7 @@ def propose_delete_schedule(state: EngineState, lane: Lane, ticket: Ticket, now_
         return
     state.check_writable(0, lane)
     ended = Schedule(standing.definition.id)
-    entry = enqueue_barrier(state, _Deletion, lane, ticket, [ended], now_ms, shard=0)
+    entry = enqueue_barrier(state, _DeleteScheduleEntry, lane, ticket, [ended], now_ms, shard=0)
     entry.state, entry.definition = state, standing.definition
 
 
@@ -138,7 +140,7 @@ def delete_absent_schedule(state: EngineState, ticket: Ticket, _now_ms: int) -> 
     state.finish(ticket, ScheduleDeleted(schedule=ticket.command.schedule, deleted=False))
 
 
-class _Change(Barrier, eq=False, kw_only=True):
+class _ScheduleEntry(Barrier, eq=False, kw_only=True):
     """A schedule that is another one behind it."""
 
     state: EngineState | None = None
@@ -150,7 +152,7 @@ class _Change(Barrier, eq=False, kw_only=True):
         return self.state, self.definition
 
 
-class _Put(_Change, eq=False, kw_only=True):
+class _PutScheduleEntry(_ScheduleEntry, eq=False, kw_only=True):
     """A schedule that comes to stand, or changes."""
 
     created: bool = False
@@ -169,7 +171,7 @@ class _Put(_Change, eq=False, kw_only=True):
         return SchedulePut(created=self.created, schedule=schedule_state(state, definition.name))
 
 
-class _Deletion(_Change, eq=False, kw_only=True):
+class _DeleteScheduleEntry(_ScheduleEntry, eq=False, kw_only=True):
     """A schedule that goes."""
 
     def settle(self) -> None:

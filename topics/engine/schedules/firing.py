@@ -26,7 +26,7 @@ from topics.engine.writing.append import propose_append
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import CATCH_UP_MAX, FIRING_LATE_MS, FIRING_RETRY_MAX_MS, FIRING_RETRY_MS
-from topics.log.schedules import Standing
+from topics.log.schedules import StandingSchedule
 
 _COUNTS: Final = {"last": 1, "all": CATCH_UP_MAX}
 
@@ -79,7 +79,7 @@ def _is_late(alarm: Alarm, now_ms: int) -> bool:
     return alarm.instant_ms > alarm.owed_ms and now_ms - alarm.due_ms > FIRING_LATE_MS
 
 
-def _choose(alarm: Alarm, standing: Standing, instants: Instants, now_ms: int) -> None:
+def _choose(alarm: Alarm, standing: StandingSchedule, instants: Instants, now_ms: int) -> None:
     """The next instant to be fired."""
     base_ms = standing.base_ms
     alarm.skipped, alarm.failures = None, 0
@@ -102,7 +102,7 @@ def _choose(alarm: Alarm, standing: Standing, instants: Instants, now_ms: int) -
         alarm.skipped = (first, instants.newest(base_ms, alarm.instant_ms - 1, 1)[0])
 
 
-def _first_on_time(standing: Standing, instants: Instants, now_ms: int) -> int | None:
+def _first_on_time(standing: StandingSchedule, instants: Instants, now_ms: int) -> int | None:
     """The first instant that is not missed. Each is due before the next one, so of the late ones only the newest can be
     on time by its jitter.
     """
@@ -113,7 +113,7 @@ def _first_on_time(standing: Standing, instants: Instants, now_ms: int) -> int |
     return instants.first(max(standing.base_ms, since_ms))
 
 
-def _fire(state: EngineState, alarm: Alarm, standing: Standing, now_ms: int) -> None:
+def _fire(state: EngineState, alarm: Alarm, standing: StandingSchedule, now_ms: int) -> None:
     """Propose the record; what refuses it will pass."""
     assert alarm.instant_ms is not None
     definition = standing.definition

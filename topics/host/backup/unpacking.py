@@ -33,7 +33,7 @@ def unpack_backup(
         Corrupt: the archive ended early, or holds what no backup does, or not what its manifest says.
         OSError: it cannot be written.
     """
-    stream = _Stream(pieces, tell)
+    stream = _ArchiveStream(pieces, tell)
     found: dict[str, FileEntry] = {}
     made: dict[str, None] = {"": None}
     while True:
@@ -74,7 +74,7 @@ def receive_backup(
     return written
 
 
-class _Stream:
+class _ArchiveStream:
     """Bytes by count out of pieces of any size."""
 
     def __init__(self, pieces: Iterator[bytes], tell: Callable[[int], None] | None) -> None:
@@ -105,7 +105,7 @@ class _Stream:
         return b"".join(parts)
 
 
-def _header(stream: _Stream) -> tuple[str, int]:
+def _header(stream: _ArchiveStream) -> tuple[str, int]:
     try:
         info = tarfile.TarInfo.frombuf(stream.read(_BLOCK), "ascii", "strict")
     except (tarfile.HeaderError, UnicodeDecodeError) as error:
@@ -115,7 +115,7 @@ def _header(stream: _Stream) -> tuple[str, int]:
     return info.name, info.size
 
 
-def _file(stream: _Stream, target: Disk, path: str, size: int) -> FileEntry:
+def _file(stream: _ArchiveStream, target: Disk, path: str, size: int) -> FileEntry:
     digest = xxhash.xxh3_64()
     target.create(path, 0)
     at = 0
@@ -129,7 +129,7 @@ def _file(stream: _Stream, target: Disk, path: str, size: int) -> FileEntry:
     return FileEntry(path, size, f"{digest.intdigest():016x}")
 
 
-def _manifest(stream: _Stream, size: int) -> Manifest:
+def _manifest(stream: _ArchiveStream, size: int) -> Manifest:
     if size > MANIFEST_BYTES_MAX:
         raise too_large(size)
     return manifest_of(stream.read(size))

@@ -35,7 +35,7 @@ from topics.host.checkpoint.pins import Pins
 from topics.host.checkpoint.reclaim import Reclaimer
 from topics.host.checkpoint.removal import Removal, frees_logs, frees_segments
 from topics.host.checkpoint.snapshots import KEPT_MAX, Kept, drop_snapshots, write_snapshot
-from topics.host.checkpoint.steps import Blocking, Propose, ResumeBatches, Step, Steps, Wait
+from topics.host.checkpoint.steps import Blocking, Propose, ResumeBatches, Step, Steps, WaitForBatch
 from topics.host.cold.relocation import Relocation
 from topics.host.directory.layout import find_shards, find_wal_files, log_files_bytes, wal_path
 from topics.host.segments.appending import append_pieces, space_of
@@ -205,7 +205,7 @@ class Checkpointer:
                 image = None if any(writer.wal.busy for writer in self.writers) else checkpoints.cut()
                 if image is not None:
                     return image, self._places(image)
-                yield Wait()
+                yield WaitForBatch()
         finally:
             checkpoints.want_cut(wanted=False)
 

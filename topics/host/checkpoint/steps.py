@@ -36,7 +36,7 @@ class Swap(msgspec.Struct, frozen=True):
     call: Callable[[], None]
 
 
-class Wait(msgspec.Struct, frozen=True):
+class WaitForBatch(msgspec.Struct, frozen=True):
     """A batch is in flight, or the next file changes: go on when that may have ended."""
 
 
@@ -48,7 +48,7 @@ class ResumeBatches(msgspec.Struct, frozen=True):
     """Batches are given out again."""
 
 
-Step = Blocking | Propose | Swap | Wait | Tell | ResumeBatches
+Step = Blocking | Propose | Swap | WaitForBatch | Tell | ResumeBatches
 Steps = Generator[Step, None, None]
 
 

@@ -30,7 +30,7 @@ class Unread(OSError):
         self.extent = extent
 
 
-class Reader:
+class ExtentReader:
     """Bytes by extent. Any thread may call at any time."""
 
     def __init__(

@@ -78,7 +78,7 @@ class Fate(Enum):
 
 
 @attrs.frozen
-class _Answer:
+class _ResolverAnswer:
     """What a resolver said, and when: while the clock is between the two times, it is not asked again."""
 
     asked_ms: int
@@ -108,7 +108,7 @@ class Authority:
         self._dids: Final = dict(dids or {})
         self._answer_ttl_ms: Final = answer_ttl_ms
         self._on_revoked: Final = on_revoked
-        self._answers: dict[Owner, _Answer] = {}  # oldest first
+        self._answers: dict[Owner, _ResolverAnswer] = {}  # oldest first
         self._revoked: dict[tuple[Identity, bytes], Fate] = {}
         self._frozen: dict[Owner, Fate] = {}
 
@@ -159,7 +159,7 @@ class Authority:
         self._remember(owner, answer)
         return answer.keys
 
-    def _judged(self, answer: OwnerKeys | None, now_ms: int) -> _Answer | None:
+    def _judged(self, answer: OwnerKeys | None, now_ms: int) -> _ResolverAnswer | None:
         """Whom an answer allows, and until when it is kept; None if it allows nobody now."""
         until_ms = now_ms + self._answer_ttl_ms
         assert until_ms >= now_ms
@@ -169,9 +169,9 @@ class Authority:
             until_ms = min(until_ms, answer.until_ms)
             if answer.until_ms <= now_ms:
                 return None
-        return _Answer(now_ms, until_ms, frozenset(key for key in answer.keys if is_strong_key(key)))
+        return _ResolverAnswer(now_ms, until_ms, frozenset(key for key in answer.keys if is_strong_key(key)))
 
-    def _remember(self, owner: Owner, answer: _Answer) -> None:
+    def _remember(self, owner: Owner, answer: _ResolverAnswer) -> None:
         self._answers.pop(owner, None)
         self._answers[owner] = answer
         if len(self._answers) > ANSWERS_MAX:

@@ -16,7 +16,7 @@ import attrs
 from topics.codec.cell import Cell
 from topics.kernel.checks import whole_number
 from topics.kernel.errors import invalid
-from topics.lattice.queues.queue_state import OFFSET_MAX, QueueState
+from topics.lattice.queues.queue_state import OFFSET_MAX, LatticeQueueState
 from topics.lattice.queues.record import QueueRecord
 
 POLL_LIMIT_DEFAULT: Final = 256
@@ -66,7 +66,7 @@ class Consumer:
         """The next offset to read: what to store, and to start from again."""
         return self._offset
 
-    def poll(self, queue: QueueState, limit: int = POLL_LIMIT_DEFAULT) -> list[Item]:
+    def poll(self, queue: LatticeQueueState, limit: int = POLL_LIMIT_DEFAULT) -> list[Item]:
         """The next records, at most `limit`, after the gap if there is one; moves the offset behind them."""
         if not 0 < whole_number("limit", limit) <= POLL_LIMIT_MAX:
             raise invalid("limit", f"must be from 1 to {POLL_LIMIT_MAX}, not {limit}")
@@ -88,7 +88,7 @@ class Consumer:
         """Go anywhere, backwards too."""
         self._offset = min(whole_number("offset", offset), OFFSET_MAX)
 
-    def truncate(self, queue: QueueState, now_ms: int) -> QueueState:
+    def truncate(self, queue: LatticeQueueState, now_ms: int) -> LatticeQueueState:
         """The queue without what this consumer has read; it will not be told of that."""
         self._truncated_below = max(self._truncated_below, self._offset)
         assert 0 <= self._truncated_below <= OFFSET_MAX

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import attrs
 
-from topics.lattice.queues.queue_state import QueueState
+from topics.lattice.queues.queue_state import LatticeQueueState
 
 
 @attrs.frozen
@@ -26,7 +26,7 @@ class Divergence:
 
 
 def find_divergence(
-    own: QueueState, other: QueueState, *, topic: str = "", partition: int = 0
+    own: LatticeQueueState, other: LatticeQueueState, *, topic: str = "", partition: int = 0
 ) -> Divergence | None:
     """What a merge of the two has to tell; None if they agree wherever both have a record."""
     first_offset = own.entries.first_difference(other.entries)

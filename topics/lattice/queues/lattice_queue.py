@@ -17,7 +17,7 @@ from topics.lattice.queues.divergence import Divergence, find_divergence
 from topics.lattice.queues.editor import Editor, Place
 from topics.lattice.queues.fence import Lease, admit, refuse_stale
 from topics.lattice.queues.handle import Handle
-from topics.lattice.queues.queue_state import QUEUES, QueueState
+from topics.lattice.queues.queue_state import QUEUES, LatticeQueueState
 from topics.lattice.queues.record import QueueRecord, make_record
 from topics.lattice.values.cursor import Cursor, Mutex, Root
 
@@ -28,12 +28,12 @@ Row: TypeAlias = tuple[Cell, Cell, Cell]  # key, value, headers
 ROW_SIZE: Final = 3
 
 
-class LatticeQueue(Handle[QueueState]):
+class LatticeQueue(Handle[LatticeQueueState]):
     """One queue. Raises `Rejected` for what cannot be stored, `NotLeader` where somebody else may append."""
 
     def __init__(
         self,
-        cursor: Cursor[QueueState] | None = None,
+        cursor: Cursor[LatticeQueueState] | None = None,
         *,
         clock: Clock | None = None,
         editor: Editor | None = None,
@@ -76,7 +76,7 @@ class LatticeQueue(Handle[QueueState]):
         now_ms = self.editor.now_ms()
         held = self.editor.lease(self._place)
 
-        def append(state: QueueState) -> QueueState:
+        def append(state: LatticeQueueState) -> LatticeQueueState:
             admit(state.lease, held, now_ms=now_ms)
             stamp = state.stamp(now_ms)
             records = [
@@ -152,7 +152,7 @@ class LatticeQueue(Handle[QueueState]):
         now_ms = self.editor.now_ms()
         dropped = 0
 
-        def cut(state: QueueState) -> QueueState:
+        def cut(state: LatticeQueueState) -> LatticeQueueState:
             nonlocal dropped
             truncated, dropped = state.truncate(start, now_ms)
             return truncated
@@ -185,14 +185,16 @@ class LatticeQueue(Handle[QueueState]):
             place=self._place,
         )
 
-    def newest_stamp(self, value: QueueState) -> int:
+    def newest_stamp(self, value: LatticeQueueState) -> int:
         return value.newest_stamp
 
-    def divergences_between(self, own: QueueState, other: QueueState) -> Iterable[Divergence]:
+    def divergences_between(self, own: LatticeQueueState, other: LatticeQueueState) -> Iterable[Divergence]:
         found = find_divergence(own, other, topic=self.topic, partition=self.partition)
         return () if found is None else (found,)
 
-    def refuse_stale_fork(self, *, forked: QueueState, local: QueueState, parent: QueueState) -> None:
+    def refuse_stale_fork(
+        self, *, forked: LatticeQueueState, local: LatticeQueueState, parent: LatticeQueueState
+    ) -> None:
         refuse_stale(appended=local.has_appended_to(forked), held=local.lease, parent=parent.lease)
 
 

@@ -42,7 +42,7 @@ Parts: TypeAlias = "tuple[Entries, Metadata, int, Lease]"
 
 
 @attrs.frozen(eq=False, repr=False)
-class QueueState:
+class LatticeQueueState:
     """One queue at one moment. Two states are equal iff their bytes are."""
 
     entries: Entries = attrs.field(factory=Entries.empty)
@@ -55,7 +55,7 @@ class QueueState:
         assert self.stop <= OFFSET_MAX
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, QueueState):
+        if not isinstance(other, LatticeQueueState):
             return NotImplemented
         return self is other or (
             (self.start, self.stop, self.timestamp, self.lease)
@@ -68,9 +68,7 @@ class QueueState:
         return self.stop
 
     def __repr__(self) -> str:
-        return (
-            f"QueueState([{self.start}, {self.stop}), timestamp={self.timestamp}, epoch={self.lease.epoch})"
-        )
+        return f"LatticeQueueState([{self.start}, {self.stop}), timestamp={self.timestamp}, epoch={self.lease.epoch})"
 
     @property
     def start(self) -> int:
@@ -85,7 +83,7 @@ class QueueState:
         """The latest time in it, for the deferral of what comes from the future (replication 1.3)."""
         return max(self.timestamp, self.metadata.newest_stamp, self.lease.granted_ms)
 
-    def has_appended_to(self, older: QueueState) -> bool:
+    def has_appended_to(self, older: LatticeQueueState) -> bool:
         """Whether there are records behind the end of an older state. A truncation past its end brings none."""
         return self.stop > max(self.start, older.stop)
 
@@ -99,7 +97,7 @@ class QueueState:
 
     # --- moving up
 
-    def append(self, records: Sequence[QueueRecord], timestamp: int) -> QueueState:
+    def append(self, records: Sequence[QueueRecord], timestamp: int) -> LatticeQueueState:
         """The state with these records behind the last."""
         assert timestamp >= self.timestamp
         if self.stop + len(records) > OFFSET_MAX:
@@ -109,7 +107,7 @@ class QueueState:
         assert after.start == self.start
         return after
 
-    def truncate(self, start: int, now_ms: int) -> tuple[QueueState, int]:
+    def truncate(self, start: int, now_ms: int) -> tuple[LatticeQueueState, int]:
         """The state from `start` on, and how many records went. At or below its start nothing changes."""
         if isinstance(start, bool) or not isinstance(start, int):
             raise invalid("start", f"must be a whole number, not {type(start).__name__}")
@@ -123,14 +121,14 @@ class QueueState:
         assert len(entries) + dropped == len(self.entries)
         return attrs.evolve(self, entries=entries, timestamp=self.stamp(now_ms)), dropped
 
-    def put_meta(self, key: Cell, value: Cell, now_ms: int) -> QueueState:
+    def put_meta(self, key: Cell, value: Cell, now_ms: int) -> LatticeQueueState:
         """The state with a key of metadata set, later than everything in it."""
         stamp = next_stamp(now_ms, self.newest_stamp)
         after = attrs.evolve(self, metadata=self.metadata.put(key, value, stamp), timestamp=stamp)
         assert after.newest_stamp == stamp  # so the local edit wins over all that was seen
         return after
 
-    def acquire(self, holder: str, *, ttl_ms: int, now_ms: int) -> QueueState:
+    def acquire(self, holder: str, *, ttl_ms: int, now_ms: int) -> LatticeQueueState:
         """The state led by `holder`; raises `NotLeader` while somebody else leads."""
         lease = fence.acquire(self.lease, holder, ttl_ms=ttl_ms, now_ms=now_ms)
         assert self.lease.join(lease) == lease  # leading moves up, too
@@ -138,7 +136,7 @@ class QueueState:
 
     # --- joining
 
-    def join(self, other: QueueState) -> QueueState:
+    def join(self, other: LatticeQueueState) -> LatticeQueueState:
         """The least state above both. Self if nothing changes."""
         if self is other:
             return self
@@ -153,7 +151,7 @@ class QueueState:
         assert joined.stop == max(self.stop, other.stop)
         return joined
 
-    def merge_cad(self, other: QueueState) -> QueueState:
+    def merge_cad(self, other: LatticeQueueState) -> LatticeQueueState:
         """The seed's text, with self as first operand. For conformance only: it does not commute."""
         if self is other:
             return self
@@ -168,13 +166,13 @@ class QueueState:
         )
         return self._with(parts, other)
 
-    def _with(self, parts: Parts, other: QueueState) -> QueueState:
+    def _with(self, parts: Parts, other: LatticeQueueState) -> LatticeQueueState:
         """One of the two sides if the parts are its own, else a new state."""
         for side in (self, other):
             small = (side.metadata, side.timestamp, side.lease)
             if parts[0] is side.entries and parts[1:] == small:
                 return side
-        return QueueState(*parts)
+        return LatticeQueueState(*parts)
 
     # --- as cells
 
@@ -189,7 +187,7 @@ class QueueState:
         return (*plain, stamps) if stamps else plain
 
 
-ZERO: Final = QueueState()
+ZERO: Final = LatticeQueueState()
 
 
 def _join_entries(own: Entries, other: Entries) -> Entries:
@@ -231,7 +229,7 @@ def _has_form(cell: object) -> bool:
     )
 
 
-def queue_from_cell(cell: Cell) -> QueueState:
+def queue_from_cell(cell: Cell) -> LatticeQueueState:
     """The state a peer sent, zero if it is none (replication 1.1)."""
     if not isinstance(cell, tuple) or not is_queue(cell):
         return ZERO
@@ -241,7 +239,7 @@ def queue_from_cell(cell: Cell) -> QueueState:
     assert is_whole(timestamp)
     assert is_whole(start)
     stamps = cell[_STAMPS] if len(cell) > _STAMPS else None
-    return QueueState(
+    return LatticeQueueState(
         entries=Entries.empty(start).extend([QueueRecord(entry) for entry in entries if is_record(entry)]),
         metadata=Metadata.from_cells(metadata, stamps if isinstance(stamps, Mapping) else CellMap()),
         timestamp=timestamp,
@@ -252,21 +250,21 @@ def queue_from_cell(cell: Cell) -> QueueState:
 class QueueLattice:
     """Queues as a `Lattice`. What comes from outside may be a state, or the cells of one."""
 
-    def zero(self) -> QueueState:
+    def zero(self) -> LatticeQueueState:
         return ZERO
 
-    def join(self, own: QueueState, other: QueueState) -> QueueState:
+    def join(self, own: LatticeQueueState, other: LatticeQueueState) -> LatticeQueueState:
         return own.join(other)
 
-    def merge_cad(self, own: QueueState, other: QueueState) -> QueueState:
+    def merge_cad(self, own: LatticeQueueState, other: LatticeQueueState) -> LatticeQueueState:
         return own.merge_cad(other)
 
     def check_foreign(self, value: object) -> bool:
-        return isinstance(value, QueueState) or is_queue(value)
+        return isinstance(value, LatticeQueueState) or is_queue(value)
 
-    def sift(self, own: QueueState, foreign: object) -> QueueState:  # noqa: ARG002  # a queue is good or not
+    def sift(self, own: LatticeQueueState, foreign: object) -> LatticeQueueState:  # noqa: ARG002  # a queue is good or not
         """The foreign queue, zero if it is none."""
-        if isinstance(foreign, QueueState):
+        if isinstance(foreign, LatticeQueueState):
             return foreign
         return queue_from_cell(foreign) if isinstance(foreign, tuple) else ZERO
 

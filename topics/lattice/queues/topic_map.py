@@ -23,7 +23,7 @@ from topics.lattice.queues.queue_state import (
     QUEUE_DEPTH_MAX,
     QUEUES,
     ZERO,
-    QueueState,
+    LatticeQueueState,
     is_queue,
     queue_from_cell,
 )
@@ -37,7 +37,7 @@ NUM_PARTITIONS: Final = "num-partitions"
 TOPIC_NAME_BYTES_MAX: Final = 256
 TOPIC_DEPTH_MAX: Final = QUEUE_DEPTH_MAX + 2  # a queue among the partitions of a topic
 
-Queues: TypeAlias = Mapping[MapKey, QueueState]  # by partition id
+Queues: TypeAlias = Mapping[MapKey, LatticeQueueState]  # by partition id
 Topic: TypeAlias = Mapping[MapKey, Any]  # PARTITIONS: Queues; META: Metadata; any other name: a cell
 Topics: TypeAlias = Mapping[MapKey, Topic]  # by name
 
@@ -266,7 +266,9 @@ def is_topic_here(value: object) -> TypeGuard[Topic]:
         isinstance(metadata, Metadata)
         and META_STAMPS not in value
         and isinstance(queues, Mapping)
-        and all(is_partition_id(index) and isinstance(queue, QueueState) for index, queue in queues.items())
+        and all(
+            is_partition_id(index) and isinstance(queue, LatticeQueueState) for index, queue in queues.items()
+        )
         and all(isinstance(key, str) for key in value)
         and all(is_cell(part) for key, part in value.items() if key not in (PARTITIONS, META))
     )

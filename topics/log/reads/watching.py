@@ -16,7 +16,7 @@ import attrs
 from topics.log.reads.diff import DiffPlan, DiffQuery
 
 
-class Stage(Enum):
+class SubscriptionStage(Enum):
     """Where a subscription is."""
 
     BACKLOG = "backlog"
@@ -39,7 +39,7 @@ class Subscription:
         self.sure = cursor, epoch
         self.cursor, self.epoch = cursor, epoch
         self.is_start = True
-        self.stage = Stage.BACKLOG
+        self.stage = SubscriptionStage.BACKLOG
 
     @property
     def is_strict(self) -> bool:
@@ -52,10 +52,10 @@ class Subscription:
     def add(self, plan: DiffPlan) -> bool:
         """The page is made. True if its watcher is told that he has caught up."""
         assert plan.gap is not None or (plan.from_seq, plan.epoch) == (self.cursor, self.epoch)
-        was_backlog = self.stage is Stage.BACKLOG
+        was_backlog = self.stage is SubscriptionStage.BACKLOG
         self.cursor, self.epoch, self.head_seq = plan.next_from_seq, plan.epoch, plan.head_seq
         self.is_start = False
-        self.stage = Stage.TAIL if plan.caught_up else Stage.BACKLOG
+        self.stage = SubscriptionStage.TAIL if plan.caught_up else SubscriptionStage.BACKLOG
         return was_backlog and plan.caught_up
 
     def arrived(self) -> None:

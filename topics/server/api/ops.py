@@ -39,7 +39,7 @@ def nothing_yet() -> bytes:
     raise AssertionError("it is not answered yet")
 
 
-class Session(Protocol):
+class OpsConnection(Protocol):
     """A connection as its ops know it. `key`: whose it is. `works`: by queue, what it is pushed. `claims`: of each
     command that claims and is not answered, what is called if the connection ends first. `watch`: the topics that it
     watches.
@@ -83,7 +83,7 @@ class OpCall(msgspec.Struct, eq=False):
     """
 
     site: ServerState
-    session: Session
+    session: OpsConnection
     text: bytes
     size: int
     started: float

@@ -128,12 +128,12 @@ class RouteTable:
         self.schemas = schemas
         self.ops = {op.name: op for op in ops}
         assert len(self.ops) == len(ops)
-        self._root = _Segment()
+        self._root = _PathSegment()
         for route in routes:
             segment = self._root
             for part in route.path[1:].split("/"):
                 segment = segment.below.setdefault(
-                    _ANY if part.startswith("{") else part.encode(), _Segment()
+                    _ANY if part.startswith("{") else part.encode(), _PathSegment()
                 )
             assert route.method not in segment.routes, (route.path, route.method)
             segment.routes[route.method] = route
@@ -147,7 +147,7 @@ class RouteTable:
         if root:
             return None
         below, params = self._root.below, []
-        segment: _Segment | None = None
+        segment: _PathSegment | None = None
         for part in parts:
             segment = below.get(part)
             if segment is None:
@@ -176,11 +176,11 @@ class RouteTable:
         return route
 
 
-class _Segment:
+class _PathSegment:
     """A segment of paths: the rows that end here, and the segments below, `_ANY` for a parameter."""
 
     __slots__ = ("below", "routes")
 
     def __init__(self) -> None:
         self.routes: dict[bytes, Route] = {}
-        self.below: dict[bytes | None, _Segment] = {}
+        self.below: dict[bytes | None, _PathSegment] = {}

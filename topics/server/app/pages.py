@@ -71,7 +71,7 @@ class Door(TrioASGIHTTPConnection):
     """Where a request goes: to Quart for a page, to the site for everything else."""
 
     async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        assert isinstance(self.app, Pages)
+        assert isinstance(self.app, DashboardApp)
         site, refusal = self.app.site, None
         if self.scope["raw_path"] in self.app.paths and self.scope["method"] != "CONNECT":
             refusal = self._refusal(site)
@@ -95,7 +95,7 @@ class Door(TrioASGIHTTPConnection):
         return None
 
 
-class Pages(QuartTrio):
+class DashboardApp(QuartTrio):
     """The application. It keeps no session, template or static folder, and is not configured from outside."""
 
     asgi_http_class = Door
@@ -108,10 +108,10 @@ class Pages(QuartTrio):
         self.config["RESPONSE_TIMEOUT"] = ANSWER_GRACE_S
 
 
-def make_app(site: Site) -> Pages:
+def make_app(site: Site) -> DashboardApp:
     """The application that serves `site` and the dashboard."""
     assets = read_assets()
-    app = Pages(site, assets)
+    app = DashboardApp(site, assets)
 
     async def asset() -> Response:
         response = _response(assets[request.path])

@@ -68,7 +68,7 @@ class Log:
         """From now on at this level (a key of LEVELS), to the stream (stderr)."""
         stream = stream or sys.stderr
         logger = structlog.wrap_logger(
-            _Lines(stream),
+            _LineWriter(stream),
             processors=_processors(for_people=stream.isatty()),
             wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
             context_class=dict,
@@ -85,7 +85,7 @@ def take_over_libraries() -> None:
         root.addHandler(_Libraries(logging.WARNING))
 
 
-class _Lines:
+class _LineWriter:
     """Where finished lines go. Not being able to write one is no reason to fail, nor to wait: the loop is who logs."""
 
     def __init__(self, stream: TextIO) -> None:

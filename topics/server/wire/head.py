@@ -43,7 +43,7 @@ class WireHead:
         self.upgrade = upgrade
 
 
-class _Fields:
+class _HeadFields:
     """What httptools calls back."""
 
     __slots__ = ("fields", "url")
@@ -108,7 +108,7 @@ def parse_head(text: bytes, *, secure: bool, fields_max: int = HEAD_FIELDS_MAX) 
             f"head: more than the limit of {fields_max} fields",
             limit=fields_max,
         )
-    found = _Fields()
+    found = _HeadFields()
     if _METHOD.fullmatch(line[1]) is not None:
         _parse(text, found)
     else:  # a method that httptools does not know is answered 405 like any other
@@ -116,7 +116,7 @@ def parse_head(text: bytes, *, secure: bool, fields_max: int = HEAD_FIELDS_MAX) 
     return _checked(line[1], line[4] == b"0", found, secure=secure)
 
 
-def _parse(text: bytes, found: _Fields) -> None:
+def _parse(text: bytes, found: _HeadFields) -> None:
     parser: Any = httptools.HttpRequestParser(found)
     try:
         parser.feed_data(text)
@@ -132,7 +132,7 @@ def _parse(text: bytes, found: _Fields) -> None:
         raise invalid("head", f"cannot be read: {error}") from None
 
 
-def _checked(method: bytes, old: bool, found: _Fields, *, secure: bool) -> WireHead:  # noqa: FBT001 -- of the line above
+def _checked(method: bytes, old: bool, found: _HeadFields, *, secure: bool) -> WireHead:  # noqa: FBT001 -- of the line above
     headers: dict[bytes, bytes] = {}
     for name, value in found.fields:
         if name in headers:

@@ -19,7 +19,7 @@ from topics.server.wire.edges import PolledEdge, Take
 from topics.server.wire.patience import Phase, WireOptions
 from topics.server.wire.receiving import Incoming
 from topics.server.wire.sending import Outgoing
-from topics.server.wire.watch import PolledWatch, Watch
+from topics.server.wire.watch import PeerWatch, PolledPeerWatch
 
 LINGER_S: Final = 1.0
 _LINGER_BYTES: Final = 64 * 1024
@@ -147,10 +147,10 @@ class PeerLink:
 
     # As the handlers' Peer.
 
-    def watch(self) -> Watch | PolledWatch:
+    def watch(self) -> PeerWatch | PolledPeerWatch:
         if isinstance(self.edge, PolledEdge):
-            return PolledWatch(self.edge, self.incoming, self.answer_first)
-        return Watch(self.incoming, self.answer_first)
+            return PolledPeerWatch(self.edge, self.incoming, self.answer_first)
+        return PeerWatch(self.incoming, self.answer_first)
 
     async def answer_first(self) -> None:
         """Answers to requests before the present one go out: nobody waits for them any longer."""

@@ -12,7 +12,7 @@ from topics.server.wire.edges import PolledEdge
 from topics.server.wire.receiving import Incoming
 
 
-class Watch:
+class PeerWatch:
     """Reads ahead while a handler waits, so that the end of the peer ends the wait."""
 
     def __init__(self, incoming: Incoming, flush_answers: Callable[[], Awaitable[None]]) -> None:
@@ -46,8 +46,8 @@ class Watch:
         self._nursery.cancel_scope.cancel()
 
 
-class PolledWatch:
-    """As `Watch`, where a `Poller` tells of what comes: no task waits for it."""
+class PolledPeerWatch:
+    """As `PeerWatch`, where a `Poller` tells of what comes: no task waits for it."""
 
     __slots__ = ("_edge", "_flush_answers", "_gone", "_incoming", "_scope")
 

@@ -49,7 +49,7 @@ _KEPT_BYTES: Final = 1 * KIB  # on the account, from one command to the next
 
 
 class WebSocket:
-    """The connection, from the acceptance on. As `Session` it is what the ops know."""
+    """The connection, from the acceptance on. As `OpsConnection` it is what the ops know."""
 
     def __init__(self, link: PeerLink, site: Site, protocol: ServerProtocol, key: Key) -> None:
         self.key = key
@@ -74,7 +74,7 @@ class WebSocket:
         self._ended: tuple[CloseCode, str] | None = None  # what to close with
         self._at_end: list[Callable[[], None]] = []
 
-    # As the ops' Session.
+    # As the ops' OpsConnection.
 
     def ready(self, call: OpCall) -> None:
         if not self._resting or self._under_way != 1 or self._protocol.state is not State.OPEN:

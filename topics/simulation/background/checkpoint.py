@@ -12,7 +12,7 @@ from topics.engine.commands import Command
 from topics.engine.tickets import Ticket
 from topics.host.checkpoint.blocked_topics import CheckpointIncomplete
 from topics.host.checkpoint.checkpointer import Checkpointer
-from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, Wait
+from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, WaitForBatch
 from topics.kernel.errors import Fatal, Rejected, TopicsError
 from topics.simulation.background.backups import Backups
 from topics.store.opened import Opened
@@ -78,7 +78,7 @@ class WorkWalk:
                 self._ticket = self._propose(command, sync=sync)
                 return f"proposes {command!r:.120}"
             case _:
-                return "waits" if isinstance(step, Wait) else "goes on"
+                return "waits" if isinstance(step, WaitForBatch) else "goes on"
 
 
 class Works:

@@ -44,7 +44,7 @@ class ConsumerRequest(SimulatedRequest):
 
 
 @attrs.define
-class _Known:
+class _KnownConsumer:
     """`pages`: (start, stop] of those that were given, and committed before."""
 
     durability: Durability
@@ -60,7 +60,7 @@ class WireConsumers:
     def __init__(self, counts: Counter[str]) -> None:
         self._counts = counts
         self._life = 0
-        self._known: dict[Name, _Known] = {}
+        self._known: dict[Name, _KnownConsumer] = {}
         self._gone: set[str] = set()  # topics that were deleted, and have had no put of a consumer since
         self._turns: Counter[str | Name] = Counter()
         self._asked: dict[int, Command] = {}
@@ -147,7 +147,9 @@ class WireConsumers:
         if response.status >= 300 or durability is None:
             return
         self._stands(request, fields)
-        known = self._known.setdefault(request.name, _Known(durability, self._life, fields["epoch"], 0))
+        known = self._known.setdefault(
+            request.name, _KnownConsumer(durability, self._life, fields["epoch"], 0)
+        )
         if request.commits:
             self._given_once(request, known, fields)
         known.seq = max(known.seq, fields["next_from_seq" if request.commits else "from_seq"])
@@ -168,7 +170,7 @@ class WireConsumers:
                 f"{request.name} was committed to {command.seq}, and stands at {fields!r:.300}"
             )
 
-    def _given_once(self, request: ConsumerRequest, known: _Known, fields: dict[str, Any]) -> None:
+    def _given_once(self, request: ConsumerRequest, known: _KnownConsumer, fields: dict[str, Any]) -> None:
         start, stop = fields["from_seq"], fields["next_from_seq"]
         for first, last in known.pages:
             if first < stop and start < last:

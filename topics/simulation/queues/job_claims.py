@@ -39,7 +39,7 @@ class PutJob:
 
 
 @attrs.frozen
-class _Told:
+class _ToldClaim:
     """`held`: of a job that was leased or extended; None: its lease was ended; `done`: for good."""
 
     seq: int
@@ -60,7 +60,7 @@ class JobClaims:
         self._perhaps: dict[int, Held] = {}  # unless a settlement that a crash left unanswered has ended them
         self._asked: dict[int, Settle | Release] = {}  # and not answered, by identity
         self._leases: set[Lease] = set()
-        self._told: list[_Told] = []
+        self._told: list[_ToldClaim] = []
         self._put: dict[int, PutJob] = {}
         self._moved: set[int] = set()  # on their way to another topic, or there
         self._may_move = False  # without a word of it beforehand
@@ -115,7 +115,7 @@ class JobClaims:
             if held is not None and held.deadline >= granted_ms:
                 raise PromiseBroken(f"seq {job.seq} is leased to {command.node!r}, and still is to {held}")
             self._check_turn(job, granted_ms, config)
-            self._tell(_Told(job.seq, Held(command.node, lease, job.deadline), place))
+            self._tell(_ToldClaim(job.seq, Held(command.node, lease, job.deadline), place))
 
     def _check_turn(self, job: LeasedJob, granted_ms: int, config: TopicConfig) -> None:
         """It is due, its queue does not give it up by now, and of its key no more are leased than may be."""
@@ -157,9 +157,9 @@ class JobClaims:
             assert held is not None
             if isinstance(command, Extend):
                 assert reply.deadline is not None
-                self._tell(_Told(seq, attrs.evolve(held, deadline=reply.deadline), place))
+                self._tell(_ToldClaim(seq, attrs.evolve(held, deadline=reply.deadline), place))
             else:
-                self._tell(_Told(seq, None, place, done=isinstance(command, Ack)))
+                self._tell(_ToldClaim(seq, None, place, done=isinstance(command, Ack)))
         if sorted({*reply.seqs, *reply.skipped}) != sorted(meant):
             raise PromiseBroken(f"{command!r:.200}, and the answer has {reply!r:.200}")
 
@@ -191,10 +191,10 @@ class JobClaims:
             self.held.clear()
             self._perhaps.clear()
         self._asked.clear()
-        self._told = [_Told(seq, held, DURABLE) for seq, held in self.held.items()]
-        self._told += [_Told(seq, None, DURABLE, done=True) for seq in self.done]
+        self._told = [_ToldClaim(seq, held, DURABLE) for seq, held in self.held.items()]
+        self._told += [_ToldClaim(seq, None, DURABLE, done=True) for seq in self.done]
 
-    def _tell(self, one: _Told) -> None:
+    def _tell(self, one: _ToldClaim) -> None:
         self._told.append(one)
         self._perhaps.pop(one.seq, None)
         if one.held is not None:

@@ -46,7 +46,7 @@ class _Grant:
     edge: OverheardEdge | None
 
 
-class _Entry(msgspec.Struct, rename={"seq": "$seq"}):
+class _WireJob(msgspec.Struct, rename={"seq": "$seq"}):
     seq: int
     data: msgspec.Raw
     lease_id: str
@@ -89,7 +89,7 @@ class WireJobs:
         """The leases that a worker has from now on: (its name, seq, lease)."""
         heard = []
         fields = msgspec.json.decode(response.text[4:], type=dict[str, msgspec.Raw])
-        entries = msgspec.json.decode(fields["claimed"], type=list[_Entry])
+        entries = msgspec.json.decode(fields["claimed"], type=list[_WireJob])
         if response.fields["count"] != len(entries) or response.fields["ready"] < 0:
             raise PromiseBroken(f"counts of {len(entries)} jobs: {response.text[:300]!r}")
         for entry in entries:

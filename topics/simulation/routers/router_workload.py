@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from topics.codec.log.frame import FrameView
-from topics.engine.commands import Append, CatchUp, Command, DeleteRouter, PutRouter
+from topics.engine.commands import Append, Command, DeleteRouter, PutRouter, WaitForCopies
 from topics.engine.replies import BroughtOver
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability, TopicConfig
@@ -87,7 +87,7 @@ class StandingRouters(RouterWorkload):
             return super().command(heads)
         kind = rng.choices(("put", "read", "append"), (30, 10, 60))[0]
         if kind == "read":
-            return CatchUp(topic=rng.choice(self.names))
+            return WaitForCopies(topic=rng.choice(self.names))
         if kind == "put":
             name = rng.choice(tuple(STANDING))
             source, dest, match = STANDING[name]

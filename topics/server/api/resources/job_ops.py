@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from topics.embed.aio.hands import Hand, Work
-from topics.embed.aio.jobs import Claimed
+from topics.embed.aio.jobs import ClaimedJobs
 from topics.engine.commands import Ack, Claim, Extend, Nack
 from topics.engine.replies import JobsClaimed, JobsSettled, Reply
 from topics.engine.tickets import Stage, Ticket
@@ -25,7 +25,7 @@ from topics.server.api.bodies.fields import OpenForm
 from topics.server.api.errors import error_fields
 from topics.server.api.memory import Share
 from topics.server.api.message import performance_since
-from topics.server.api.ops import Op, OpCall, Session, message_of
+from topics.server.api.ops import Op, OpCall, OpsConnection, message_of
 from topics.server.api.resources.jobs import (
     ACKED,
     EXTENDED,
@@ -86,7 +86,7 @@ def _claimed(call: OpCall, command: Claim, ignored: Sequence[str], ticket: Ticke
     jobs, room = call.runtime.jobs, call.room
     assert room is not None
     call.session.claims.pop(call, None)
-    later: Callable[[], Awaitable[Claimed | None]]
+    later: Callable[[], Awaitable[ClaimedJobs | None]]
     if ticket.stage is Stage.WITHDRAWN:
         _answer_claim(call, command.topic, None, ignored)
         return
@@ -108,7 +108,7 @@ def _claimed(call: OpCall, command: Claim, ignored: Sequence[str], ticket: Ticke
 
 
 async def _answer_later(
-    call: OpCall, topic: str, later: Callable[[], Awaitable[Claimed | None]], ignored: Sequence[str]
+    call: OpCall, topic: str, later: Callable[[], Awaitable[ClaimedJobs | None]], ignored: Sequence[str]
 ) -> None:
     try:
         claimed = await later()
@@ -118,7 +118,7 @@ async def _answer_later(
         _answer_claim(call, topic, claimed, ignored)
 
 
-def _answer_claim(call: OpCall, topic: str, claimed: Claimed | None, ignored: Sequence[str]) -> None:
+def _answer_claim(call: OpCall, topic: str, claimed: ClaimedJobs | None, ignored: Sequence[str]) -> None:
     """None: nobody waits any longer."""
     runtime = call.runtime
     if claimed is not None and claimed.jobs:
@@ -183,7 +183,7 @@ async def work(call: OpCall) -> None:
     call.answer(lambda: msgspec.json.encode(fields))
 
 
-async def _push_jobs(work: Work, topic: str, room: Share, session: Session) -> None:
+async def _push_jobs(work: Work, topic: str, room: Share, session: OpsConnection) -> None:
     head = b'{"op":"job","topic":"%b",' % topic.encode()
 
     async def push(entries: Sequence[bytes]) -> None:

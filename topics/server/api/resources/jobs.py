@@ -17,7 +17,7 @@ from topics.calls.queues.checks import (
     peeked,
     redrive_command,
 )
-from topics.embed.aio.jobs import Claimed
+from topics.embed.aio.jobs import ClaimedJobs
 from topics.embed.aio.runtime import Runtime
 from topics.engine.commands import Ack, Claim, Extend, Nack, Pause, Purge
 from topics.engine.replies import JobsSettled, QueuePaused, QueuePurged, Redriven
@@ -116,7 +116,7 @@ def claim_of(topic: str, asked: ClaimIn, limits: Limits) -> Claim:
     )  # fmt: skip
 
 
-def claimed_json(topic: str, claimed: Claimed, ignored: Sequence[str] = ()) -> bytes:
+def claimed_json(topic: str, claimed: ClaimedJobs, ignored: Sequence[str] = ()) -> bytes:
     """The answer to a claim, but for its end."""
     return b'{"topic":"%b","claimed":[%b],"count":%d,"ready":%d%b' % (
         topic.encode(), b",".join(claimed.entries), len(claimed.entries), claimed.ready,
@@ -124,10 +124,10 @@ def claimed_json(topic: str, claimed: Claimed, ignored: Sequence[str] = ()) -> b
     )  # fmt: skip
 
 
-def nothing_claimed(runtime: Runtime, topic: str) -> Claimed:
+def nothing_claimed(runtime: Runtime, topic: str) -> ClaimedJobs:
     """Of a wait that was ended. Raises `Rejected(topic_not_found)`."""
     queue = runtime.engine.topic_state(topic).queue
-    return Claimed((), (), 0 if queue is None else queue.ready)
+    return ClaimedJobs((), (), 0 if queue is None else queue.ready)
 
 
 async def claim_jobs(call: HandlerCall) -> Answer:

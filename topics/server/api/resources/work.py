@@ -14,7 +14,7 @@ import trio
 
 from topics.calls.queues.checks import claim_command
 from topics.embed.aio.hands import Hand
-from topics.embed.aio.jobs import Claimed
+from topics.embed.aio.jobs import ClaimedJobs
 from topics.embed.aio.runtime import Runtime
 from topics.engine.commands import Claim
 from topics.engine.engine import Engine
@@ -88,7 +88,7 @@ class JobStream:
             return events.heartbeat(self._runtime.engine.now_ms())
         return b"".join(self._events(claimed)) or b": \n\n"
 
-    def _events(self, claimed: Claimed) -> list[bytes]:
+    def _events(self, claimed: ClaimedJobs) -> list[bytes]:
         head = b'{"topic":"%b",' % self._hand.asked.topic.encode()
         return [
             events.with_id(events.event(b"job", head + entry[1:]), b"%d" % job.seq)
