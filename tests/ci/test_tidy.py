@@ -209,6 +209,18 @@ def test_a_module_may_ask_its_package_for_what_another_module_of_it_defines(tidy
     assert code == 0, printed
 
 
+def test_a_class_has_a_name_of_its_own_unless_it_is_known_to_share_one(tidy):
+    tidy("tests/a/test_one.py", "class Tail: ...\n")
+    tidy("topics/a/one.py", "class Tail: ...\n\n\nclass Topic: ...\n")
+    code, printed = tidy("topics/b/two.py", "class Topic: ...\n")
+    assert code == 0, printed
+
+    code, printed = tidy("topics/b/two.py", "class Topic: ...\n\n\ndef f():\n    class Tail: ...\n")
+
+    assert code == 1
+    assert "topics/b/two.py:5: namesake: topics/a/one.py has a class Tail, too" in printed
+
+
 def test_shape_is_printed_and_asserts_of_the_core_are_counted(tidy):
     dense = "def f{}(x):\n    assert x > 0\n    return x\n"
     code, printed = tidy(CORE, "".join(dense.format(number) for number in range(60)))
