@@ -7,7 +7,7 @@ from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Corrupt, Rejected
 from topics.testing.clock import ManualClock
 from topics.testing.journal import MemoryJournal
-from topics.weaver.state.prune import adopt
+from topics.weaver.state.prune import adopt_snapshot
 from topics.weaver.store.intention_store import open_store
 from topics.weaver.sync.catchup import pack_items, unpack_items
 
@@ -25,7 +25,7 @@ def check(data: bytes) -> None:
     try:
         items = unpack_items(data)
         assert pack_items(items) == data
-        brought = adopt(store, items, SERVER.public, CLOCK.now_ms())
+        brought = adopt_snapshot(store, items, SERVER.public, CLOCK.now_ms())
     except (Corrupt, Rejected):
         assert len(journal.items) == 1, "a refused snapshot left something"
         return

@@ -16,7 +16,7 @@ from typing import Final
 
 from ci.benchmarks.figure import Figure, Setting, median_figure, quantile
 from tests.support.faulty_store import FaultyStore
-from topics.cli.bench.payload import reading
+from topics.cli.bench.payload import sensor_reading
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
 from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
@@ -78,7 +78,7 @@ def _store(path: Path) -> Iterator[tuple[Store, FaultyStore]]:
     with Store(opened, disk) as store:
         topic = store.topic("t")
         for start in range(0, RECORDS, SEGMENT):
-            topic.put_many([{"data": {"n": reading(n)}} for n in range(start, start + SEGMENT)])
+            topic.put_many([{"data": {"n": sensor_reading(n)}} for n in range(start, start + SEGMENT)])
         store.sync()
         store.checkpoint()
         while opened.cold.segments() < RECORDS // SEGMENT - 1:

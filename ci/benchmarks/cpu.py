@@ -14,7 +14,7 @@ from topics.codec.log.frame import encode_run
 from topics.engine.batch import WalPosition
 from topics.engine.commands import Append, PutTopic
 from topics.engine.engine import Engine
-from topics.engine.recovery.judge import judge, look
+from topics.engine.recovery.judge import examine_log_file, judge
 from topics.engine.recovery.recover import recover
 from topics.host.system.clock import SystemClock
 from topics.kernel.columns import RecordColumns
@@ -179,7 +179,7 @@ def _recovery(setting: Setting) -> Figure:
         files = [(WalFileId(0, 0, int(log.stem[4:])), log.read_bytes()) for log in logs]
 
         def work() -> None:
-            verdict = judge([look(file, buffer) for file, buffer in files], same_boot=True)
+            verdict = judge([examine_log_file(file, buffer) for file, buffer in files], same_boot=True)
             catalog = recover({(0, 0): verdict}).catalog
             assert catalog.topics[1].head_seq == writes * BATCH
 

@@ -24,7 +24,7 @@ import msgspec
 from ci.benchmarks.figure import quantile
 from ci.benchmarks.payload import BATCH
 from topics.cli.bench.connection import HOST, RECEIVE_BYTES, Unexpected
-from topics.cli.bench.payload import reading
+from topics.cli.bench.payload import sensor_reading
 from topics.cli.bench.processes import process_cpu_s
 
 DISTINCT_BODIES = 40
@@ -97,7 +97,7 @@ def write_body(number: int, *, batch: int, rich: bool) -> bytes:
             if rich
             else ""
         )
-        records.append(f'{{"data":{reading(i)}{extra}}}')
+        records.append(f'{{"data":{sensor_reading(i)}{extra}}}')
     return b'{"records":[%b]}' % ",".join(records).encode()
 
 

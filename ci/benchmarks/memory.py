@@ -19,7 +19,7 @@ from typing import Final
 
 import topics
 from ci.benchmarks.figure import Figure, Setting, median_figure
-from topics.cli.bench.payload import reading
+from topics.cli.bench.payload import sensor_reading
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RECORDS: Final = 1_000_000
@@ -101,7 +101,7 @@ def _fill(data: Path, count: int, kind: str = "log") -> None:
     with topics.open(data) as store:
         topic = store.create("t", type=kind, durability="disk")
         for first in range(0, count, BATCH):
-            topic.put_many([topics.Raw(reading(first + i).encode()) for i in range(BATCH)])
+            topic.put_many([topics.Raw(sensor_reading(first + i).encode()) for i in range(BATCH)])
 
 
 def _seal(data: Path) -> float:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import topics
-from topics.cli.bench.payload import PAYLOAD_BYTES, reading
+from topics.cli.bench.payload import PAYLOAD_BYTES, sensor_reading
 
 BATCH = 100
 BESIDE = f"{PAYLOAD_BYTES} B JSON, batch {BATCH}"
@@ -14,7 +14,7 @@ BESIDE = f"{PAYLOAD_BYTES} B JSON, batch {BATCH}"
 
 def texts(batches: int) -> list[list[str]]:
     """So many batches, as text: what SQLite is given."""
-    return [[reading(number * BATCH + i) for i in range(BATCH)] for number in range(batches)]
+    return [[sensor_reading(number * BATCH + i) for i in range(BATCH)] for number in range(batches)]
 
 
 def raws(batches: list[list[str]]) -> list[list[topics.Raw]]:

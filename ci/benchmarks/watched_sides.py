@@ -23,9 +23,9 @@ from ci.benchmarks.load import (
 from ci.benchmarks.payload import BATCH
 from topics.cli.bench import connection, nats, ours, redis
 from topics.cli.bench.connection import connected
-from topics.cli.bench.payload import reading
+from topics.cli.bench.payload import sensor_reading
 
-BODIES = [reading(0).encode()]
+BODIES = [sensor_reading(0).encode()]
 _GET = b"GET %b HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
 _UPGRADE = (
     b"GET /v0/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"

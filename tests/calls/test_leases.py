@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from topics.calls.patience import pause_s
 from topics.calls.queues.values import LeasedRecord
 from topics.calls.trouble import Trouble, Unreachable, passes
-from topics.calls.workers.leases import Leases, reason_of, retry_ms
+from topics.calls.workers.leases import Leases, nack_reason, retry_ms
 from topics.engine.replies import LeasedJob
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 
@@ -121,7 +121,7 @@ def test_pauses_double_up_to_a_second(failures: int, chance: float) -> None:
 
 @given(st.text())
 def test_a_reason_is_what_a_nack_takes(text: str) -> None:
-    reason = reason_of(ValueError(text * 100 + "\ud800"))
+    reason = nack_reason(ValueError(text * 100 + "\ud800"))
     assert reason.startswith("ValueError: ")
     assert len(reason.encode()) <= 1024
 
@@ -131,7 +131,7 @@ def test_an_exception_that_has_no_text_is_a_reason_by_its_name() -> None:
         def __str__(self) -> str:
             raise RuntimeError("no text")
 
-    assert reason_of(MuteError()) == "MuteError"
+    assert nack_reason(MuteError()) == "MuteError"
 
 
 def test_what_fails_again_rests_for_twice_as_long_up_to_a_minute() -> None:

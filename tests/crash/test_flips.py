@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 
 from tests.crash.flips import COLD, Flips, opened
-from topics.host.cold.ownership import claim
+from topics.host.cold.ownership import claim_tier
 from topics.host.cold.segment_stores import LocalSegmentStore
 from topics.kernel.errors import Corrupt
 from topics.testing.below import Below
@@ -160,7 +160,7 @@ def test_a_note_of_the_cold_directory_that_is_no_text_any_more_is_damage_in_word
     place.write_owner(b"somebody's")
 
     with pytest.raises(Corrupt, match="COLD does not say whose cold segments are this store's"):
-        claim(disk, place, SeededEntropy(1))
+        claim_tier(disk, place, SeededEntropy(1))
 
 
 @pytest.mark.slow

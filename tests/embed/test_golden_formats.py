@@ -19,7 +19,7 @@ from tests.embed.test_golden_store_2 import records_in
 from topics.audit.fsck import Options, fsck
 from topics.engine.verify import digest
 from topics.host.backup.verifying import verify_backup
-from topics.host.cold.ownership import adopt
+from topics.host.cold.ownership import own_tier
 from topics.host.cold.place import open_cold
 from topics.host.directory.layout import FORMAT_VERSION
 from topics.host.system.readonly import ReadOnlyDisk
@@ -48,7 +48,7 @@ def copy(tmp_path, name):
     """It goes on elsewhere, so it adopts its cold tier."""
     path = shutil.copytree(GOLDEN / name, tmp_path / "store")
     held, store = ClaimedDirectory.claim(path / DATA, create=False), open_cold(str(path / COLD))
-    adopt(held.disk, store, SeededEntropy(1))
+    own_tier(held.disk, store, SeededEntropy(1))
     held.lock.remember_place()
     store.close()
     held.release()

@@ -14,7 +14,7 @@ from topics.audit.fsck import Options, fsck
 from topics.audit.repair.repairing import repair
 from topics.codec.log.run import pack_job
 from topics.engine.verify import digest
-from topics.host.cold.ownership import adopt
+from topics.host.cold.ownership import own_tier
 from topics.host.cold.place import open_cold
 from topics.host.directory.layout import segment_path
 from topics.host.segments.segment_seals import seal_of
@@ -34,7 +34,7 @@ def copy(tmp_path, request):
     """It goes on elsewhere, so it adopts its cold tier."""
     path = shutil.copytree(GOLDEN / request.param, tmp_path / "store")
     held, store = ClaimedDirectory.claim(path / DATA, create=False), open_cold(str(path / COLD))
-    adopt(held.disk, store, SeededEntropy(1))
+    own_tier(held.disk, store, SeededEntropy(1))
     held.lock.remember_place()
     store.close()
     held.release()

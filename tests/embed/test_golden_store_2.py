@@ -20,7 +20,7 @@ from tests.embed.golden_store_2 import (
     said_by,
 )
 from topics.codec.segments.segidx import DELETED, decode_idx
-from topics.host.cold.ownership import adopt
+from topics.host.cold.ownership import own_tier
 from topics.host.cold.place import open_cold
 from topics.store.directory import ClaimedDirectory
 from topics.testing.clock import ManualClock
@@ -36,7 +36,7 @@ def copy(tmp_path):
     """It goes on elsewhere, so it adopts its cold tier."""
     path = shutil.copytree(GOLDEN, tmp_path / "store")
     held, store = ClaimedDirectory.claim(path / DATA, create=False), open_cold(str(path / COLD))
-    adopt(held.disk, store, SeededEntropy(1))
+    own_tier(held.disk, store, SeededEntropy(1))
     held.lock.remember_place()
     store.close()
     held.release()

@@ -27,7 +27,7 @@ from topics.engine.commands import (
     PutRouter,
     PutSchedule,
 )
-from topics.engine.recovery.judge import look
+from topics.engine.recovery.judge import examine_log_file
 from topics.engine.verify import check_topic, digest
 from topics.host.directory.layout import find_shards, find_wal_files, wal_path
 from topics.kernel.errors import CannotOpen
@@ -163,7 +163,7 @@ def test_the_log_holds_every_type_of_frame():
     kinds = set()
     for key in find_shards(scene.disk):
         for file in find_wal_files(scene.disk, *key):
-            items = look(file, scene.disk.content(wal_path(file))).items
+            items = examine_log_file(file, scene.disk.content(wal_path(file))).items
             kinds |= {type(item.payload) if isinstance(item, Control) else Run for item in items}
 
     assert kinds == {Run, *TYPES} - {CheckpointMark}  # a log that no checkpoint has taken anything from

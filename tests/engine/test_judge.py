@@ -12,7 +12,7 @@ from topics.codec.log.frame import Run
 from topics.codec.log.layout import CHECKSUM_SIZE, EXT_HEAD, FRAME_HEAD, FRAME_LEN_SIZE
 from topics.codec.log.walheader import HEADER_SIZE
 from topics.codec.primitives import U16, U32, U64, checksum
-from topics.engine.recovery.judge import LogState, judge, look
+from topics.engine.recovery.judge import LogState, examine_log_file, judge
 from topics.log.regions import WalFileId
 
 FILE = WalFileId(0, 0, 1)
@@ -32,7 +32,7 @@ def log_of(*, puts=6, closing=False, durability="fsync"):
 
 def offsets(data):
     """{seq: offset} of the records, and where the frames end."""
-    seen = look(FILE, bytes(data))
+    seen = examine_log_file(FILE, bytes(data))
     found = {}
     for item in seen.items:
         if isinstance(item, Run):
@@ -42,7 +42,7 @@ def offsets(data):
 
 
 def verdict(data, *, same_boot=False, file=FILE):
-    return judge([look(file, bytes(data))], same_boot=same_boot)
+    return judge([examine_log_file(file, bytes(data))], same_boot=same_boot)
 
 
 def seqs_of(verdict):
@@ -99,10 +99,10 @@ def test_a_cut_begins_at_the_first_frame_of_the_write_that_is_not_whole():
     scene.open()
     scene.create("t", durability="disk")
     scene.put("t", 1)
-    before = look(FILE, scene.disk.content(scene.files()[0])).end
+    before = examine_log_file(FILE, scene.disk.content(scene.files()[0])).end
     scene.put("t", 2, 3, 4)
     data = bytearray(scene.disk.content(scene.files()[0]))
-    end = look(FILE, bytes(data)).end
+    end = examine_log_file(FILE, bytes(data)).end
     data[end - 20] ^= 1  # the last of three frames
 
     found = verdict(data)
@@ -123,7 +123,7 @@ def test_a_write_that_a_mark_covers_and_that_lacks_records_is_corruption_though_
     data = bytearray(scene.disk.content(scene.files()[0]))
     (first, offset, length) = next(
         (item.seq_start, item.offset, item.lengths[0])
-        for item in look(FILE, bytes(data)).items
+        for item in examine_log_file(FILE, bytes(data)).items
         if isinstance(item, Run) and len(item) == 3
     )
     at = offset + FRAME_HEAD.size + U16.size + EXT_HEAD.size
@@ -184,7 +184,7 @@ def test_zeros_where_a_mark_says_there_was_data_are_corruption():
     assert LogState.CORRUPT is verdict(data).state
 
     data = log_of(closing=True)  # everything between the first record and the closing mark
-    seen = look(FILE, bytes(data))
+    seen = examine_log_file(FILE, bytes(data))
     mark = [i for i in seen.items if isinstance(i, Control) and isinstance(i.payload, CommitMark)][-1]
     data[at[2] : mark.offset] = bytes(mark.offset - at[2])
     found = verdict(data)
@@ -248,7 +248,7 @@ def test_past_damage_scanning_resumes_at_the_next_whole_frame_not_inside_a_paylo
 def test_a_mark_that_covers_itself_does_not_say_that_it_was_synced(torn):
     """It can be read from memory before its own sync has returned. What is before it was synced when it was made."""
     data = log_of()
-    seen = look(FILE, bytes(data))
+    seen = examine_log_file(FILE, bytes(data))
     mark = encode_mark(CommitMark(seen.file_id, 1, seen.end + MARK_FRAME.size), ts=1)
     data[seen.end : seen.end + len(mark)] = mark
     if torn:
@@ -275,7 +275,7 @@ def rotated(durability="fsync", puts=40):
 
 
 def judge_files(files, *, same_boot=False):
-    return judge([look(file, bytes(data)) for file, data in files], same_boot=same_boot)
+    return judge([examine_log_file(file, bytes(data)) for file, data in files], same_boot=same_boot)
 
 
 def test_files_follow_each_other_by_frame_number():
@@ -315,10 +315,10 @@ def test_a_later_file_proves_an_earlier_one_synced_even_if_its_own_mark_of_it_is
     files = rotated(durability="disk")[:2]
     for (file, data), seq in zip(files, (3, None), strict=True):
         at = HEADER_SIZE if seq is None else offsets(data)[0][seq]
-        assert look(file, bytes(data)).clean
+        assert examine_log_file(file, bytes(data)).clean
         data[at + 5] ^= 0xFF  # in the second file that is the mark of the first
     first = files[0][1]
-    mark = next(i for i in reversed(look(FILE, bytes(first)).beyond) if isinstance(i, Control))
+    mark = next(i for i in reversed(examine_log_file(FILE, bytes(first)).beyond) if isinstance(i, Control))
     first[mark.offset :] = bytes(len(first) - mark.offset)
 
     assert LogState.TORN is judge_files(files[:1]).state
@@ -342,7 +342,7 @@ def test_later_files_without_an_intact_frame_go_with_the_cut():
 
 def test_damage_in_an_earlier_file_keeps_every_intact_frame_of_all_files():
     files = rotated()
-    target = [i for i in look(*files[0]).items if isinstance(i, Run)][2]
+    target = [i for i in examine_log_file(*files[0]).items if isinstance(i, Run)][2]
     files[0][1][target.offset + 60] ^= 1
 
     found = judge_files(files)
@@ -355,4 +355,4 @@ def test_the_stop_of_a_file_is_behind_its_last_byte_that_is_not_zero():
     for size in (0, 1, block - 1, block, block + 1, 3 * block):
         for zeros in (0, 1, block - 1, block, block + 1, 3 * block):
             buffer = b"\x00x" * (size // 2) + b"y" * (size % 2) + bytes(zeros)
-            assert look(file, buffer).stop == len(buffer.rstrip(b"\x00")), (size, zeros)
+            assert examine_log_file(file, buffer).stop == len(buffer.rstrip(b"\x00")), (size, zeros)

@@ -8,7 +8,7 @@ from tests.support.scene import Scene, append, put_topic
 from topics.codec.log.control import Delete, HeadWatermark, TopicCreate, TopicDelete, encode_control
 from topics.codec.log.frame import Run, encode_run
 from topics.codec.log.walheader import WalHeader
-from topics.engine.recovery.judge import judge, look
+from topics.engine.recovery.judge import examine_log_file, judge
 from topics.engine.recovery.recover import recover
 from topics.engine.verify import digest
 from topics.kernel.columns import RecordColumns
@@ -22,7 +22,7 @@ from topics.testing.survival import Shape
 def frame_of(scene, seq, path=None):
     """Offset of the record `seq` in the first file."""
     data = scene.disk.content(path or scene.files()[0])
-    for item in look(WalFileId(0, 0, 1), data).items:
+    for item in examine_log_file(WalFileId(0, 0, 1), data).items:
         if isinstance(item, Run) and item.seq_start <= seq < item.seq_stop:
             return item.offset + sum(item.lengths[: seq - item.seq_start])
     raise AssertionError(seq)
@@ -110,7 +110,7 @@ def test_a_torn_tail_is_cut_and_told_with_bytes_topics_and_highest_seqs():
     scene.put("u", 1)
     scene.put("t", 3)
     at = frame_of(scene, 2)
-    end = look(WalFileId(0, 0, 1), scene.disk.content(scene.files()[0])).end
+    end = examine_log_file(WalFileId(0, 0, 1), scene.disk.content(scene.files()[0])).end
     scene.power_loss(Shape.EVERYTHING)
     scene.flip(scene.files()[0], at + 42)
 
@@ -135,7 +135,7 @@ def test_a_cut_tail_is_zero_again_and_synced():
     scene.flip(path, at + 42)
     scene.open()
 
-    seen = look(WalFileId(0, 0, 1), scene.disk.synced_bytes(path))
+    seen = examine_log_file(WalFileId(0, 0, 1), scene.disk.synced_bytes(path))
     assert seen.clean
     assert at < seen.end < at + 1000  # behind it only the LossRange
     assert scene.disk.is_durable(path, 0, len(scene.disk.content(path)))
@@ -166,7 +166,9 @@ def recovered(*logs, same_boot=False):
     for shard, data in enumerate(logs):
         file = WalFileId(0, shard, 1)
         header = WalHeader(generation=0, shard=shard, first_frame=1, file_id=b"12345678").encode()
-        verdicts[0, shard] = judge([look(file, header + data[len(header) :])], same_boot=same_boot)
+        verdicts[0, shard] = judge(
+            [examine_log_file(file, header + data[len(header) :])], same_boot=same_boot
+        )
     return recover(verdicts)
 
 

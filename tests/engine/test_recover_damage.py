@@ -22,7 +22,7 @@ from topics.codec.log.forwards import Forward, ForwardForm
 from topics.codec.log.frame import Run, encode_run
 from topics.codec.log.routers import RouterCreate
 from topics.codec.log.walheader import HEADER_SIZE, WalHeader
-from topics.engine.recovery.judge import LogState, judge, look
+from topics.engine.recovery.judge import LogState, examine_log_file, judge
 from topics.engine.recovery.recover import recover
 from topics.engine.verify import check_topic
 from topics.kernel.columns import RecordColumns
@@ -76,7 +76,7 @@ def control(payload, topic_id=1, ts=1000):
 def recovered(*logs):
     """Recovery of shards 0, 1, … of generation 0; what it gives satisfies every invariant."""
     files = [(WalFileId(0, shard, 1), log) for shard, log in enumerate(logs)]
-    found = recover({file[:2]: judge([look(file, log)], same_boot=True) for file, log in files})
+    found = recover({file[:2]: judge([examine_log_file(file, log)], same_boot=True) for file, log in files})
     for topic in found.catalog.topics.values():
         check_topic(topic)
     return found
@@ -113,7 +113,7 @@ def test_a_mark_whose_checksum_ends_in_zeros_still_covers_what_is_before_it(zero
     whole = before + records(1, 3, 3)
     last = with_zeros_last(lambda ts: mark(HEADER_SIZE + len(whole), ts), zeros)
 
-    found = judge([look(FILE, log_of(before, broken(record(1, 3)), last))], same_boot=False)
+    found = judge([examine_log_file(FILE, log_of(before, broken(record(1, 3)), last))], same_boot=False)
     assert LogState.CORRUPT is found.state
     assert [(HEADER_SIZE + len(before), (1, 3))] == [(d.offset, d.plausible) for d in found.damages]
     assert seqs_of(found) == [1, 2]
@@ -126,7 +126,7 @@ def test_a_last_record_whose_checksum_ends_in_zeros_is_kept_past_damage(zeros):
     log = log_of(create(1, "t"), record(1, 1), broken(record(1, 2)), last)
 
     for data in (log, log.rstrip(b"\0") + bytes(zeros)):  # zeros behind, and the file's end
-        found = judge([look(FILE, data)], same_boot=True)
+        found = judge([examine_log_file(FILE, data)], same_boot=True)
         assert LogState.CORRUPT is found.state
         assert [damage.plausible for damage in found.damages] == [(1, 2)]
         assert seqs_of(found) == [1, 3]
@@ -136,9 +136,9 @@ def test_a_whole_log_whose_last_frame_ends_in_zeros_is_clean_and_one_cut_at_them
     last = with_zeros_last(lambda ts: record(1, 2, ts=ts), 2)
     log = log_of(create(1, "t"), record(1, 1), last)
 
-    found = judge([look(FILE, log)], same_boot=True)
+    found = judge([examine_log_file(FILE, log)], same_boot=True)
     assert (LogState.CLEAN, 0, len(log) - 500) == (found.state, found.lost_bytes, found.tail.end)
-    torn = judge([look(FILE, log_of(create(1, "t"), record(1, 1), broken(last)))], same_boot=True)
+    torn = judge([examine_log_file(FILE, log_of(create(1, "t"), record(1, 1), broken(last)))], same_boot=True)
     assert LogState.TORN is torn.state
     assert len(last) - 2 == torn.lost_bytes
 
@@ -149,7 +149,7 @@ def test_a_torn_last_record_is_not_searched_for_the_frames_that_its_data_holds()
     last = record(1, 2, inner + bytes(2000))
     log = log_of(create(1, "t"), record(1, 1), last[:300], zeros=3000)
 
-    found = judge([look(FILE, log)], same_boot=True)
+    found = judge([examine_log_file(FILE, log)], same_boot=True)
     assert LogState.TORN is found.state
     assert found.beyond == []
 
@@ -320,9 +320,11 @@ def test_a_broken_head_that_claims_a_record_which_is_there_is_not_believed():
 
 @pytest.mark.rule("T4.3", "T4.20")
 def test_what_a_broken_head_claims_never_hides_an_intact_record_of_a_later_generation():
-    old = look(FILE, log_of(create(1, "t"), records(1, 1, 1), broken(record(1, 2), 14), mark(800)))
+    old = examine_log_file(
+        FILE, log_of(create(1, "t"), records(1, 1, 1), broken(record(1, 2), 14), mark(800))
+    )
     header = WalHeader(generation=1, shard=0, first_frame=1, file_id=FILE_ID).encode()
-    new = look(WalFileId(1, 0, 1), header + records(1, 3, 4) + bytes(100))
+    new = examine_log_file(WalFileId(1, 0, 1), header + records(1, 3, 4) + bytes(100))
 
     found = recover({(0, 0): judge([old], same_boot=True), (1, 0): judge([new], same_boot=True)})
     assert live(found.catalog.find("t")) == [1, 3, 4]

@@ -17,7 +17,7 @@ from topics.codec.log.layout import COVERED_HEAD, pack_exts, pack_frame
 from topics.codec.log.walheader import HEADER_SIZE
 from topics.codec.primitives import U32, U64, checksum
 from topics.engine.checkpoint import SegmentRules
-from topics.engine.recovery.judge import look
+from topics.engine.recovery.judge import examine_log_file
 from topics.host.directory.layout import segment_path
 from topics.kernel.errors import CannotOpen, Rejected, Unusable
 from topics.log.regions import WalFileId
@@ -67,7 +67,7 @@ def stored(*, clean=True):
 
 def end_of(scene):
     path = scene.files()[-1]
-    return path, look(WalFileId(0, 0, 1), scene.disk.content(path))
+    return path, examine_log_file(WalFileId(0, 0, 1), scene.disk.content(path))
 
 
 def put(scene, path, offset, data):

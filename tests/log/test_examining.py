@@ -150,7 +150,7 @@ def test_masks_are_what_they_say(column, wanted, bound):
         assert bits(members.of(numbers), len(column)) == [number in wanted for number in column]
     small = array("I", [number % 256 for number in column] * 3)
     assert bits(members.of(small), len(small)) == [number in wanted for number in small]
-    below = bits(masks.below(array("Q", column), bound), len(column))
+    below = bits(masks.mask_below(array("Q", column), bound), len(column))
     assert all(one == (number < bound) for one, number in zip(below, column, strict=True) if number)
 
     mask = members.of(numbers)

@@ -10,7 +10,7 @@ from topics.engine.apply import Catalog
 from topics.engine.verify import digest
 from topics.kernel.config import Durability, TopicConfig
 from topics.log.dedupe import Result
-from topics.log.facts import OF_RECORDS, STANDING, taken, told
+from topics.log.facts import OF_RECORDS, STANDING, digest_facts, taken
 from topics.log.floors import Floors, Reason
 from topics.log.image import TopicImage, take_image, topic_of
 from topics.log.lost import LostRange
@@ -72,7 +72,7 @@ def test_what_goes_into_an_image_comes_out_of_it():
     again = topic_of(take_image(topic), [])
 
     assert taken(again, ROWS) == taken(topic, ROWS)
-    assert told(again, ROWS) == told(topic, ROWS)
+    assert digest_facts(again, ROWS) == digest_facts(topic, ROWS)
     assert take_image(again) == take_image(topic)
 
 

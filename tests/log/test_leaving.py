@@ -29,7 +29,7 @@ from topics.log.placing import leaving
 from topics.log.reads import diff, records
 from topics.log.reads.match import parse_match
 from topics.log.regions import WalFileId
-from topics.log.slots import Slots, restore, slots_between
+from topics.log.slots import Slots, append_slots, slots_between
 from topics.log.topic import Topic
 
 NAMES = [b"a", b"b"]
@@ -211,7 +211,7 @@ class Twins(RuleBasedStateMachine):
 
         slots = Slots(**{name: getattr(slots, name) for name in Slots.__struct_fields__})
         slots.flags = bytes(flags & ~6 | 1 for flags in slots.flags)
-        restore(whole, slots)
+        append_slots(whole, slots)
         whole.head_seq = slots.first_seq + len(slots) - 1
         return slots_between(whole, skip, whole.stop)
 

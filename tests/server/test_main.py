@@ -22,7 +22,7 @@ import topics
 from tests.server.process import CERTIFICATES, Process, trusting
 from topics.cli.main import main
 from topics.codec.log.layout import pack_frame
-from topics.engine.recovery.judge import look
+from topics.engine.recovery.judge import examine_log_file
 from topics.host.directory.owner import read_owner
 from topics.kernel.errors import CannotOpen
 from topics.log.regions import WalFileId
@@ -79,7 +79,7 @@ class TestBeginning:
             store.topic("t").put(1)
         (log,) = tmp_path.glob("data/wal/**/wal-*.log")
         content = log.read_bytes()
-        at = look(WalFileId(0, 0, 1), content).end
+        at = examine_log_file(WalFileId(0, 0, 1), content).end
         log.write_bytes(content[:at] + end + content[at + len(end) :])
         server = start("--data", "data").ready()
         said = next(event["why"] for event in server.events if event["event"] == "storage.read_only")

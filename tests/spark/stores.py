@@ -8,7 +8,7 @@ import topics
 from topics.codec.log.control import CommitMark, TopicDelete
 from topics.codec.log.run import Run
 from topics.engine.checkpoint import SegmentRules
-from topics.engine.recovery.judge import look
+from topics.engine.recovery.judge import examine_log_file
 from topics.host.cold.segment_stores import HotRules
 from topics.host.directory.owner import LOCK_NAME, OwnerRecord
 from topics.host.system.boot import machine_boot_id
@@ -73,7 +73,7 @@ def unmark(path):
     """Zero what the log has behind its last records or deletion of a topic: the marks that tell of their sync."""
     log = max(Path(path, "wal").rglob("wal-*.log"))
     content = bytearray(log.read_bytes())
-    items = look(WalFileId(0, 0, 1), bytes(content)).items
+    items = examine_log_file(WalFileId(0, 0, 1), bytes(content)).items
     at = max(i for i, item in enumerate(items) if isinstance(item, Run) or is_delete(item)) + 1
     assert isinstance(items[at].payload, CommitMark)
     content[items[at].offset :] = bytes(len(content) - items[at].offset)

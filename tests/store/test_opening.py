@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tests.support.scene import SMALL, Scene, append
-from topics.engine.recovery.judge import look
+from topics.engine.recovery.judge import examine_log_file
 from topics.host.directory.layout import find_shards
 from topics.host.directory.owner import LOCK_NAME
 from topics.kernel.errors import CannotOpen, Unusable
@@ -250,7 +250,7 @@ def test_the_old_generation_gets_its_closing_marks_before_format_names_the_new_o
         (path,) = scene.files(shard)
         last = max(i for i, call in enumerate(calls) if call[:2] == ("sync_data", path))
         assert last < renamed
-        seen = look(WalFileId(0, shard, 1), scene.disk.content(path))
+        seen = examine_log_file(WalFileId(0, shard, 1), scene.disk.content(path))
         assert seen.ended
 
 
@@ -263,7 +263,7 @@ def test_creations_go_to_shard_0_and_records_to_the_topics_own():
         (path,) = scene.files(shard)
         kinds = {
             (type(i).__name__, i.topic_id)
-            for i in look(WalFileId(0, shard, 1), scene.disk.content(path)).items
+            for i in examine_log_file(WalFileId(0, shard, 1), scene.disk.content(path)).items
         }
         ids = {scene.engine.state.lanes_by_name[name].topic_id for name in names}
         mine = {topic_id for topic_id in ids if shard_of(topic_id, 3) == shard}

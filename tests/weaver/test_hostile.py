@@ -22,7 +22,7 @@ from topics.weaver.model.intention import ZERO_HASH
 from topics.weaver.node.acks import Acker
 from topics.weaver.node.invite import Invite
 from topics.weaver.node.outbox import GOSSIP, Outbox, PeerStream
-from topics.weaver.state.prune import adopt, settle, snapshot
+from topics.weaver.state.prune import adopt_snapshot, prune_history, snapshot
 from topics.weaver.store.journal_items import ItemKind, JournalHeader, pack
 from topics.weaver.store.settled import Settlement, Stub, encode_stubs
 from topics.weaver.store.witness import NO_SIGNATURE, Witness
@@ -170,7 +170,7 @@ def stub(number, author=b"", prev=0):
 def refused_whole(place, items, node):
     before = list(place.journal.items)
     with pytest.raises((Corrupt, Rejected)) as refused:
-        adopt(place.store, items, node.public, NOW)
+        adopt_snapshot(place.store, items, node.public, NOW)
     assert place.journal.items == before
     place.write(b"still writing")
     return refused.value.message
@@ -185,7 +185,7 @@ def test_a_snapshot_whose_frontier_names_a_tip_twice_or_for_another_is_refused()
         assert "another author's" in refused_whole(late, poisoned(evil, [tip], tips), evil)
     twice = ((one, tip.hash), (one, tip.hash))
     assert "ascend" in refused_whole(late, poisoned(evil, [tip], twice), evil)
-    adopt(late.store, poisoned(evil, [tip], ((one, tip.hash),)), evil.public, NOW)
+    adopt_snapshot(late.store, poisoned(evil, [tip], ((one, tip.hash),)), evil.public, NOW)
     assert late.store.frontier.tips == ((one, tip.hash),)
 
 
@@ -214,7 +214,7 @@ def test_a_long_snapshot_is_taken_in_writes_that_a_journal_takes():
     stubs += [Stub(blake3(b"%d" % at), NOW, HLC(NOW + at, 0), at, b"", ()) for at in range(1, 6000)]
     evil, late = author(9), Place(1)
     before = len(late.journal.items)
-    adopt(late.store, poisoned(evil, stubs, ((A.public, stubs[-1].hash),)), evil.public, NOW)
+    adopt_snapshot(late.store, poisoned(evil, stubs, ((A.public, stubs[-1].hash),)), evil.public, NOW)
     assert len(late.journal.items) - before < 20
     late.reopen()
     assert len(late.store) == 6000
@@ -230,7 +230,7 @@ def test_evidence_that_a_snapshot_brings_as_witnessed_is_evidence_no_more():
     late = Writer(5, strict_linearity=True)
     late.ingest(first, second)
     assert list(late.store.evidence) == [name_of(second)]
-    adopt(late.store, snapshot(places[0].store), places[0].node.public, NOW)
+    adopt_snapshot(late.store, snapshot(places[0].store), places[0].node.public, NOW)
     proofs = late.store.proofs()
     late.reopen()
 
@@ -241,7 +241,7 @@ def test_evidence_that_a_snapshot_brings_as_witnessed_is_evidence_no_more():
 def test_a_frontier_of_more_authors_than_can_be_told_is_not_drawn():
     tips = tuple((at.to_bytes(32), bytes(32)) for at in range(FRONTIER_MAX + 1))
     with pytest.raises(Rejected) as refused:
-        settle(Place(1).store, Frontier(tips), [])
+        prune_history(Place(1).store, Frontier(tips), [])
     assert refused.value.detail["field"] == "prune"
 
 

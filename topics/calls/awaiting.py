@@ -17,7 +17,7 @@ from topics.calls import topics as of_topics
 from topics.calls.call import Call, Steps
 from topics.calls.definitions import routers as of_routers
 from topics.calls.definitions import schedules as of_schedules
-from topics.calls.methods import Located, described, named
+from topics.calls.methods import Located, described, with_call_names
 from topics.calls.page import Page, Record
 from topics.calls.producing.async_producer import AsyncProducer
 from topics.calls.producing.batches import Rules
@@ -186,7 +186,7 @@ def watch_of(rules: Callable[P, WatchRules]) -> Callable[Concatenate[AsyncTopicS
     return described(method, rules, gives="AsyncWatch")
 
 
-@named
+@with_call_names
 class AsyncTopic:
     """A handle of one topic, by name, as `Topic` is: its methods are awaited, and its streams are async iterators.
 
@@ -218,7 +218,7 @@ class AsyncTopic:
         return f"AsyncTopic({self.name!r} at {self.store.where!r})"
 
 
-@named
+@with_call_names
 class AsyncConsumer:
     """A handle of a durable consumer, as `Consumer` is: its methods are awaited."""
 
@@ -240,7 +240,7 @@ class AsyncConsumer:
         return f"AsyncConsumer({self.name!r} of {self.topic_name!r} at {self.store.where!r})"
 
 
-@named
+@with_call_names
 class AsyncJob(LeasedRecord):
     """A job that is leased to `queue.node`, as `Job` is: its methods are awaited."""
 
@@ -251,7 +251,7 @@ class AsyncJob(LeasedRecord):
     extend = of_job(of_jobs.extend_one)
 
 
-@named
+@with_call_names
 class AsyncQueue(AsyncTopic):
     """A handle of one queue, by name, as `Queue` is: its methods are awaited, and it is async iterable."""
 
@@ -289,7 +289,7 @@ class AsyncQueue(AsyncTopic):
         return f"AsyncQueue({self.name!r} at {self.store.where!r}, node={self.node!r})"
 
 
-@named
+@with_call_names
 class AsyncTopicStore(Located, ABC):
     """Topics, wherever they are, for tasks of one run of Trio or asyncio. An async context manager; or call `aclose`.
 

@@ -17,7 +17,7 @@ from topics.calls import topics as of_topics
 from topics.calls.call import Steps
 from topics.calls.definitions import routers as of_routers
 from topics.calls.definitions import schedules as of_schedules
-from topics.calls.methods import Located, described, named
+from topics.calls.methods import Located, described, with_call_names
 from topics.calls.page import Record
 from topics.calls.producing.batches import Rules
 from topics.calls.producing.producer import Producer
@@ -178,7 +178,7 @@ def watch_of(rules: Callable[P, WatchRules]) -> Callable[Concatenate[TopicStore,
     return described(method, rules, gives="Watch")
 
 
-@named
+@with_call_names
 class Topic:
     """A handle of one topic, by name. The topic need not exist: a write creates it, a read says that it is not there.
 
@@ -210,7 +210,7 @@ class Topic:
         return f"Topic({self.name!r} at {self.store.where!r})"
 
 
-@named
+@with_call_names
 class Consumer:
     """A handle of a durable consumer, by name: a position in one topic that the store keeps, safe as the topic's
     records are. It goes forward by `commit`, and anywhere by `seek`, which makes it.
@@ -234,7 +234,7 @@ class Consumer:
         return f"Consumer({self.name!r} of {self.topic_name!r} at {self.store.where!r})"
 
 
-@named
+@with_call_names
 class Job(LeasedRecord):
     """A job that is leased to `queue.node`: do it, and say what became of it before `deadline`."""
 
@@ -245,7 +245,7 @@ class Job(LeasedRecord):
     extend = of_job(of_jobs.extend_one)
 
 
-@named
+@with_call_names
 class Queue(Topic):
     """A handle of one queue, by name: a topic that hands out its records as jobs (`store.create(name, type="queue")`).
 
@@ -292,7 +292,7 @@ class Queue(Topic):
         return f"Queue({self.name!r} at {self.store.where!r}, node={self.node!r})"
 
 
-@named
+@with_call_names
 class TopicStore(Located, ABC):
     """Topics, wherever they are. A context manager; or call `close`."""
 

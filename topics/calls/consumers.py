@@ -220,7 +220,7 @@ class ConsumerRecords(OfConsumer, frozen=True, eq=False, kw_only=True):
         return WAIT_MS_MAX if flag("follow", self.follow) else 0
 
     def reads(self) -> Generator[Call[Page], Page, None]:
-        wait_ms, node = self.page_wait_ms(), records.copied(self.node)
+        wait_ms, node = self.page_wait_ms(), records.node_list(self.node)
         page = yield ReadConsumerCall(
             self.consumer, limit=BATCH_FRAMES_MAX, match=self.match, node=node, wait_ms=wait_ms
         )
@@ -243,7 +243,7 @@ class ListConsumersCall(OfTopic, Call[Sequence[ConsumerState]], frozen=True, eq=
         return ask_all(line, self.path("/consumers"), messages.read_consumers, "consumers")
 
 
-def standing(catalog: CatalogView, call: Call[Any]) -> object:
+def answer_consumers(catalog: CatalogView, call: Call[Any]) -> object:
     """What a `PositionCall` and a `ListConsumersCall` answer, of a store in this process."""
     if isinstance(call, ListConsumersCall):
         return consumer_states(catalog, call.topic)

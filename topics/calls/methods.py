@@ -68,7 +68,7 @@ def described(
     return method
 
 
-def named(owner: C) -> C:
+def with_call_names(owner: C) -> C:
     """A class whose methods are called what they are called there."""
     for name, found in vars(owner).items():
         if isinstance(found, FunctionType):

@@ -225,7 +225,7 @@ class ReadCall(Range, Call[Page], frozen=True, eq=False, kw_only=True):
         """`exchange`, from that start."""
         body = messages.fields_body(
             start | {"limit": self.limit, "max_batch_bytes": self.max_bytes, "include_tags": True},
-            account=self.account, wait_ms=self.waits_ms, match=self.match, node=copied(self.node), epoch=self.epoch,
+            account=self.account, wait_ms=self.waits_ms, match=self.match, node=node_list(self.node), epoch=self.epoch,
         )  # fmt: skip
         return line.ask(
             "POST", self.path("/diff"), messages.read_page, body=body, repeatable=repeatable, writes=writes,
@@ -257,7 +257,7 @@ class Stream(Range, Generic[T], frozen=True, eq=False, kw_only=True):
         wait_ms = self.page_wait_ms()
         read = ReadCall(
             self.topic, from_seq=self.from_seq, from_ts=self.from_ts, limit=BATCH_FRAMES_MAX, match=self.match,
-            node=copied(self.node), epoch=self.epoch, wait_ms=wait_ms,
+            node=node_list(self.node), epoch=self.epoch, wait_ms=wait_ms,
         )  # fmt: skip
         page = yield read
         while not page.caught_up or wait_ms:
@@ -333,7 +333,7 @@ def with_gap(page: Page) -> Iterable[Record | Gap]:
     return page.records if page.tombstone is None else (page.tombstone, *page.records)
 
 
-def copied(node: str | Iterable[str] | None) -> str | list[str] | None:
+def node_list(node: str | Iterable[str] | None) -> str | list[str] | None:
     """So that an iterator serves more than one page; one too many is refused by the read."""
     if node is None or isinstance(node, str):
         return node

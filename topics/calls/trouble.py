@@ -60,7 +60,7 @@ def unanswered(error: TopicsError, url: str) -> TopicsError:
 def not_topics(url: str, why: str) -> Unreachable:
     """An answer that no server of ours gives."""
     return Unreachable(
-        Trouble.NOT_TOPICS, url, f"this is no topics server: {shown(why)}; check the URL", sent=True
+        Trouble.NOT_TOPICS, url, f"this is no topics server: {shortened(why)}; check the URL", sent=True
     )
 
 
@@ -99,10 +99,10 @@ def answered(status: int, body: bytes, *, url: str, writes: bool) -> TopicsError
     except (msgspec.MsgspecError, UnicodeDecodeError):
         said = body[:80].decode(errors="replace")
         return not_topics(url, f"it answered {status} with {said!r}")
-    return told(error.code, error.message, error.detail, status=status, writes=writes)
+    return error_of_answer(error.code, error.message, error.detail, status=status, writes=writes)
 
 
-def told(
+def error_of_answer(
     said: str, message: str, detail: dict[str, Any], *, status: int = 400, writes: bool = False
 ) -> TopicsError:
     """What a server's error is here. `status`: with which it came; a WebSocket has none."""
@@ -139,6 +139,6 @@ def _free(detail: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in detail.items() if name not in ("self", "code", "message")}
 
 
-def shown(text: str) -> str:
+def shortened(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= SHOWN_MAX else line[:SHOWN_MAX] + "…"

@@ -14,7 +14,7 @@ from anyio import from_thread, to_thread
 from topics.calls import topics
 from topics.calls.awaiting import AsyncTopicStore, of_store
 from topics.calls.call import Steps, drive_async, over_http
-from topics.calls.methods import named
+from topics.calls.methods import with_call_names
 from topics.calls.patience import Pace, Patience
 from topics.calls.queues.values import Claimant
 from topics.calls.retry import HttpAnswer, Line, Send, Sleep
@@ -36,7 +36,7 @@ from topics.kernel.limits import Limits
 R = TypeVar("R")
 
 
-@named
+@with_call_names
 class AsyncClient(AsyncTopicStore):
     """A server at a URL, for the tasks of one run of Trio or asyncio. Use it as an async context manager, or call
     `aclose`.

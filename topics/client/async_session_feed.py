@@ -12,7 +12,7 @@ from topics.calls.retry import HttpAnswer, Line, Request, Send, Sleep
 from topics.calls.watching.cursors import Cursors
 from topics.calls.watching.rules import Asked
 from topics.calls.watching.session import Receive, RemoteWatch
-from topics.client.async_transport import AsyncTransport, begin, close, end
+from topics.client.async_transport import AsyncTransport, close, end, open_response
 from topics.client.transport import BodyPieces, check_events, closed, failures_told
 
 
@@ -35,7 +35,7 @@ class AsyncEventStream:
         url = self._transport.url
         try:
             with failures_told(url, lambda: self._transport.is_closed):
-                found = await begin(http, url, request)
+                found = await open_response(http, url, request)
                 self._found = found, found.aiter_raw()
                 if found.is_success:
                     check_events(found, url)

@@ -81,7 +81,7 @@ class AsyncTransport:
             return answer
 
     async def _exchange(self, http: httpx.AsyncClient, request: Request, take: Take | None) -> HttpAnswer:
-        found = await begin(http, self.url, request)
+        found = await open_response(http, self.url, request)
         pieces = found.aiter_raw()
         try:
             check_encoding(found, self.url)
@@ -97,7 +97,7 @@ class AsyncTransport:
         return HttpAnswer(found.status_code, taken, found.headers.get("retry-after"))
 
 
-async def begin(http: httpx.AsyncClient, url: str, request: Request) -> httpx.Response:
+async def open_response(http: httpx.AsyncClient, url: str, request: Request) -> httpx.Response:
     """The answer, of which the body is still to come."""
     built = build(http, url, request)
     built.stream = _Whole(request.body or b"")

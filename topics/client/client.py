@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from topics.calls import topics
 from topics.calls.blocking import TopicStore, of_store
 from topics.calls.call import Steps, drive, over_http
-from topics.calls.methods import named
+from topics.calls.methods import with_call_names
 from topics.calls.patience import Pace, Patience
 from topics.calls.retry import HttpAnswer, Line, Request, Send, Sleep
 from topics.client.address import parse_address
@@ -35,7 +35,7 @@ R = TypeVar("R")
 BACKUP_WAIT_MS: Final = 600_000  # for a checkpoint that is under way
 
 
-@named
+@with_call_names
 class Client(TopicStore):
     """A server at a URL. Use it as a context manager, or call `close`.
 

@@ -25,7 +25,7 @@ from topics.calls.messages import MALFORMED
 from topics.calls.patience import Absence
 from topics.calls.queues.jobs import AckCall, NackCall, SettleCall
 from topics.calls.queues.values import Claimant, LeasedRecord, read_pushed, read_settled
-from topics.calls.trouble import WORDS, Trouble, Unreachable, not_topics, told
+from topics.calls.trouble import WORDS, Trouble, Unreachable, error_of_answer, not_topics
 from topics.calls.workers.desk import Desk
 from topics.calls.workers.leases import LEFT
 from topics.client.websocket import ClientWebSocket, Way, connected
@@ -262,11 +262,11 @@ class _PushConnection(Generic[J]):
 
     def _answered(self, asked: _Asked, head: _Head, text: bytes) -> None:
         if head.op == "error":
-            asked.failure = told(head.code, head.message, head.detail, writes=True)
+            asked.failure = error_of_answer(head.code, head.message, head.detail, writes=True)
         else:
             asked.reply = read_settled(text)
         asked.ended.set()
 
     def _refuse(self, head: _Head) -> None:
-        self._refused = told(head.code, head.message, head.detail)
+        self._refused = error_of_answer(head.code, head.message, head.detail)
         self._desk.wishes.ring()

@@ -19,7 +19,7 @@ from weakref import WeakSet
 import httpx
 
 from topics.calls.retry import HttpAnswer, Request
-from topics.calls.trouble import WORDS, Trouble, Unreachable, not_topics, shown
+from topics.calls.trouble import WORDS, Trouble, Unreachable, not_topics, shortened
 from topics.client.address import Address
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import MIB
@@ -224,7 +224,7 @@ def unreachable(error: httpx.TransportError, url: str) -> Unreachable:
     if reason is Trouble.LOST and url.startswith("http:"):
         words += "; if the server has TLS, its URL begins with https:"
     if reason is Trouble.REFUSED and not any(isinstance(cause, ConnectionRefusedError) for cause in causes):
-        words = f"cannot be reached ({shown(str(error))}); check host and port"
+        words = f"cannot be reached ({shortened(str(error))}); check host and port"
     return Unreachable(reason, url, words, sent=sent)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from topics.codec.manifest import Written
 from topics.host.backup.contents import Contents
-from topics.host.backup.destination import Destination, unwritable
+from topics.host.backup.destination import Destination, why_unwritable
 from topics.host.backup.live_backup import Backup, write_backup
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.cold.cold_tier import ColdTier
@@ -58,7 +58,7 @@ def back_up(
             try:
                 written = write_backup(contents, target.disk, link=link, tell=told)
             except OSError as error:
-                raise unwritable(target.path, error) from error
+                raise why_unwritable(target.path, error) from error
             except Corrupt:
                 check()  # of a store that was closed meanwhile nothing can be read
                 raise

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from topics.calls import consumers, records, topics
 from topics.calls.blocking import TopicStore
 from topics.calls.call import Call, Steps, carry_out, drive
-from topics.calls.consumers import standing
+from topics.calls.consumers import answer_consumers
 from topics.calls.definitions import routers, schedules
 from topics.calls.messages import TopicSummary, summary_of
 from topics.calls.page import Page, make_page
@@ -285,7 +285,7 @@ class Store(Findings, TopicStore):
                 ended = self._local.call(call.command())
                 assert isinstance(ended, replies.ConsumerDeleted)
                 return ended.deleted
-        return self._look(lambda engine: standing(engine.catalog, call))
+        return self._look(lambda engine: answer_consumers(engine.catalog, call))
 
     def _step(self, asked: Call[Any] | commands.CommitConsumer) -> object:
         return self._local.call(asked) if isinstance(asked, commands.CommitConsumer) else self._answer(asked)

@@ -100,5 +100,6 @@ def _told(ask: Callable[[], T]) -> T:
     except OSError as error:
         advice = "; topics fsck says what is damaged" if error.errno in MEDIUM_ERRNOS else ""
         raise Corrupt(
-            f"the data directory's {refusals.told(error)}{advice}", files=[os.fsdecode(error.filename or "")]
+            f"the data directory's {refusals.refusal_line(error)}{advice}",
+            files=[os.fsdecode(error.filename or "")],
         ) from error

@@ -20,12 +20,12 @@ from topics.engine.deadlines import timing
 from topics.engine.deadlines.timers import SYNC
 from topics.engine.moving.moves import Moves, resume_moves
 from topics.engine.propose import propose, propose_woken
-from topics.engine.queue.claim import serve
+from topics.engine.queue.claim import serve_claims
 from topics.engine.queue.control import JobView, QueueFigures, peek, queue_figures, queue_state
 from topics.engine.recovery import restart
 from topics.engine.replies import TopicState
 from topics.engine.routers.catching_up import answer_caught_up
-from topics.engine.routers.late import Forwards, look
+from topics.engine.routers.late import Forwards, order_late_copies
 from topics.engine.routers.looking import RouterDesk
 from topics.engine.schedules.firing import arm_all
 from topics.engine.schedules.looking import ScheduleDesk
@@ -385,11 +385,11 @@ class Engine:
             if state.to_forward:
                 written, state.to_forward = state.to_forward, {}
                 for lane in written.values():
-                    look(state, lane)
+                    order_late_copies(state, lane)
             if state.to_serve:
                 changed, state.to_serve = state.to_serve, {}
                 for lane in changed.values():
-                    serve(state, lane, state.time.high_ms)
+                    serve_claims(state, lane, state.time.high_ms)
             if state.ready:
                 propose_woken(state)
         if state.readings:

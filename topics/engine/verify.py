@@ -21,7 +21,7 @@ from topics.engine.lane import Lane
 from topics.engine.state import EngineState
 from topics.engine.tickets import Stage
 from topics.kernel.config import Durability
-from topics.log.facts import OF_RECORDS, STANDING, told
+from topics.log.facts import OF_RECORDS, STANDING, digest_facts
 from topics.log.index import IS_LIVE, LIVE, NODED, TAGGED, TIMED, Index
 from topics.log.kinds import kind_of
 from topics.log.past import LOST, Gone, joined
@@ -212,7 +212,7 @@ def _topic(topic: Topic) -> dict[str, object]:
     index = topic.index
     return {
         "id": topic.topic_id,
-        **told(topic, STANDING),
+        **digest_facts(topic, STANDING),
         "live": (index.live_count, index.live_bytes),
         "ended": index.ended(index.start, index.stop),  # with a slot or without: which, is no state
         "ts": _of_live(index, index.ts).tobytes(),
@@ -223,7 +223,7 @@ def _topic(topic: Topic) -> dict[str, object]:
         "nodes": _named(index, index.node_ids, index.nodes),
         "expires": [] if index.expires is None else _sparse(_of_live(index, index.expires)),
         **_jobs(index),
-        **told(topic, (*OF_RECORDS, *kind_of(topic).facts)),
+        **digest_facts(topic, (*OF_RECORDS, *kind_of(topic).facts)),
     }
 
 

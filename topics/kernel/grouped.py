@@ -28,7 +28,7 @@ def grouped(places: Sequence[int]) -> Group:
     return list(places)
 
 
-def gather(column: Column, group: Group) -> Sequence[int]:
+def values_at(column: Column, group: Group) -> Sequence[int]:
     """What stands there."""
     if isinstance(group, range):
         return column[group.start : group.stop]

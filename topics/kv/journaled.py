@@ -30,7 +30,7 @@ from topics.kv.entries.store import (
     KeyedEntry,
     KvStore,
     StoreLattice,
-    difference,
+    changed_entries,
     join_keyed,
     store_from_cell,
     store_to_cell,
@@ -132,7 +132,7 @@ class Journaled(Cursor[KvStore]):
             return self.get()
         joined = self.lattice.join(self.get(), external)
         assert joined.floor >= external.floor
-        pieces = list(cut(difference(self.get(), joined)))
+        pieces = list(cut(changed_entries(self.get(), joined)))
         if len(pieces) > 1:
             for piece in pieces:
                 self.update(lambda own, piece=piece: own.with_entries(items(piece)))  # type: ignore[misc]  # bound now
@@ -293,7 +293,7 @@ def _change(old: KvStore, new: KvStore) -> bytes:
     assert new is not old
     up: Tree[KeyedEntry] = None
     down: dict[Cell, Cell] = {}
-    for keyed in difference(old, new):
+    for keyed in changed_entries(old, new):
         was, now = old.get(keyed.key), new.get(keyed.key)
         if was is ZERO or join(was, now) is now:
             up = put(up, Leaf(name_digest(keyed.key), keyed))

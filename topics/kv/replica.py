@@ -37,7 +37,7 @@ from topics.kv.entries.store import (
     KeyedEntry,
     KvStore,
     StoreLattice,
-    difference,
+    changed_entries,
     store_from_cell,
     store_to_cell,
 )
@@ -170,7 +170,7 @@ class Replica:
         """
         self._settle_all()
         changed = {
-            name: KvStore(_tree(difference(since.get(name, EMPTY), store)))
+            name: KvStore(_tree(changed_entries(since.get(name, EMPTY), store)))
             for name, store in self.snapshot().items()
         }
         slot = self._deltas.slot(self.owner).sign(None, _keyed(changed))

@@ -160,7 +160,7 @@ def taken(topic: Topic, facts: Iterable[Fact]) -> dict[str, Any]:
     return {fact.name: fact.take(topic) for fact in facts}
 
 
-def told(topic: Topic, facts: Iterable[Fact]) -> dict[str, Any]:
+def digest_facts(topic: Topic, facts: Iterable[Fact]) -> dict[str, Any]:
     """As the digest has them: equal for equal states, and only for those. What is told as None is left out."""
     values = ((fact.name, (fact.tell or fact.take)(topic)) for fact in facts)
     return {name: value for name, value in values if value is not None}

@@ -22,7 +22,7 @@ from topics.log.lost import LostRange
 from topics.log.past import LOST, DeathCause, Gone, Slotless
 from topics.log.regions import SegmentId, Source, WalFileId
 from topics.log.segments import Segment, Segments
-from topics.log.slots import Slots, restore, slots_between
+from topics.log.slots import Slots, append_slots, slots_between
 from topics.log.topic import Topic
 
 _SHORT: Final = 64  # seqs of a dead range; below it, what a call costs is more than what its seqs do
@@ -120,13 +120,13 @@ def _restore_index(topic: Topic, image: TopicImage, stored: Iterable[Slots]) -> 
     for first, last, end in image.past:
         index.past.add(first, last, DeathCause(end))
     for slots in stored:
-        restore(index, slots)
+        append_slots(index, slots)
     if image.base_seq <= image.stored_seq:
         _check_count(topic, image.stored_seq + 1)
         _move_to_segments(topic, image)
     _kill(index, image.dead)
     for slots in image.slots:
-        restore(index, slots)
+        append_slots(index, slots)
     for first, generation, shard, first_frame in image.regions:
         topic.regions.extend(first, WalFileId(generation, shard, first_frame))
     _check_count(topic, index.head_seq + 1)

@@ -93,7 +93,7 @@ def slots_between(index: Index, start: int, stop: int) -> Slots:
     return slots
 
 
-def restore(index: Index, slots: Slots) -> None:
+def append_slots(index: Index, slots: Slots) -> None:
     """Put the slots behind those that are there. The seq of the first is the caller's to know."""
     before, count = len(index.flags), len(slots)
     assert before == 0 or index.seq_at(before - 1) < slots.first_seq

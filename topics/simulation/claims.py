@@ -83,7 +83,7 @@ class TopicClaims:
         for i, seq in enumerate(reply.seqs):
             if seq in fresh:  # the first that names it brought it; the others are its duplicates
                 fresh.discard(seq)
-                self._append(seq, told_of(records, i, place))
+                self._append(seq, told_record(records, i, place))
                 self.jobs.put(seq, put_of(records, i, asked_ms))
         if command.idempotency_key is not None and not (reply.deduped and reply.same_body is not None):
             expires = asked_ms + config.idempotency_window_ms
@@ -266,7 +266,7 @@ class TopicClaims:
             self.perhaps_gone[key] = (command, head_seq if upto is None else upto)
 
 
-def told_of(records: RecordColumns, i: int, place: Place) -> ToldRecord:
+def told_record(records: RecordColumns, i: int, place: Place) -> ToldRecord:
     return ToldRecord(
         data=records.data[i],
         tag=b"" if records.tag is None else records.tag[i],

@@ -59,7 +59,7 @@ from topics.simulation.oracle import (
     PromiseBroken,
     ShardWrites,
     check_losses,
-    difference,
+    differing_fields,
     facts,
     find_prefixes,
 )
@@ -354,5 +354,7 @@ class Ledger:
             return
         for topic_id, topic in one["topics"].items():
             if topic != other["topics"].get(topic_id):
-                raise PromiseBroken(f"{what}: {difference(topic, other['topics'].get(topic_id, topic))}")
+                raise PromiseBroken(
+                    f"{what}: {differing_fields(topic, other['topics'].get(topic_id, topic))}"
+                )
         raise PromiseBroken(f"{what}: {one!r:.300} != {other!r:.300}")

@@ -145,12 +145,14 @@ def _difference(
             return f"topic id {topic_id} is there and should not be"
         wrong = ""
         for perhaps in (want, {**want, "jobs": leased[topic_id]} if topic_id in leased else want):
-            wrong = difference(perhaps, topic, besides=_PLACES if losses else frozenset())
+            wrong = differing_fields(perhaps, topic, besides=_PLACES if losses else frozenset())
             if (
                 losses and wrong
             ):  # a recovery that was interrupted ended leases, and had no loss to tell of yet
                 if "jobs" in perhaps and not _check_ended_leases(perhaps, topic):
-                    wrong = difference({**perhaps, "jobs": topic["jobs"]}, topic, besides=_PLACES | {"moves"})
+                    wrong = differing_fields(
+                        {**perhaps, "jobs": topic["jobs"]}, topic, besides=_PLACES | {"moves"}
+                    )
                 wrong = wrong and check_losses(perhaps, topic, machine_restarted=machine_restarted)
             if not wrong:
                 break
@@ -180,7 +182,7 @@ _LOGGED = (
 _PLACES = frozenset(("segments", "stored_seq"))  # a start that finds another shard count takes a checkpoint
 
 
-def difference(want: Facts, topic: Facts, besides: frozenset[str] = frozenset()) -> str:
+def differing_fields(want: Facts, topic: Facts, besides: frozenset[str] = frozenset()) -> str:
     """The fields in which two topics differ, in words, some fields aside; empty if none."""
     ephemeral = want["config"]["durability"] == "ephemeral"
     compared = [name for name in (_LOGGED if ephemeral else {**want, **topic}) if name not in besides]
@@ -205,13 +207,13 @@ def check_losses(before: Facts, after: Facts, *, machine_restarted: bool) -> str
         if wrong := _check_ended_leases(before, after):
             return wrong
     if changed - _LOSS_FIELDS:
-        return f"recovery changed {sorted(changed - _LOSS_FIELDS)}: {difference(before, after)}"
+        return f"recovery changed {sorted(changed - _LOSS_FIELDS)}: {differing_fields(before, after)}"
     head, ceiling = before["head_seq"], before["ceiling"]
     durability = before["config"]["durability"]
     if durability == "ephemeral":
         last = max(head, ceiling)
         if before["evict_floor"] > last:
-            return f"nothing to lose, yet {difference(before, after)}" if changed else ""
+            return f"nothing to lose, yet {differing_fields(before, after)}" if changed else ""
         reasons = dict(after["reasons"])
         good = (
             after["head_seq"] == last
@@ -219,13 +221,13 @@ def check_losses(before: Facts, after: Facts, *, machine_restarted: bool) -> str
             and reasons.get("restart") == last
             and after["lost"] == []
         )
-        return "" if good else f"ephemeral, yet not all is told as lost: {difference(before, after)}"
+        return "" if good else f"ephemeral, yet not all is told as lost: {differing_fields(before, after)}"
     if durability == "fsync" or not machine_restarted or ceiling <= head:
-        return f"nothing was lost, yet {difference(before, after)}" if changed else ""
-    expected = merged([tuple(r[:3]) for r in before["lost"]], (head + 1, ceiling, "crash"))
+        return f"nothing was lost, yet {differing_fields(before, after)}" if changed else ""
+    expected = merge_lost([tuple(r[:3]) for r in before["lost"]], (head + 1, ceiling, "crash"))
     found = [tuple(r[:3]) for r in after["lost"]]
     if expected != found or after["head_seq"] != ceiling or after["evict_floor"] != before["evict_floor"]:
-        return f"expected lost ranges {expected}, head {ceiling}: {difference(before, after)}"
+        return f"expected lost ranges {expected}, head {ceiling}: {differing_fields(before, after)}"
     return ""
 
 
@@ -237,7 +239,7 @@ def _check_ended_leases(before: Facts, after: Facts) -> str:
     most = config["max_deliveries"] if config["dead_letter"] else 0
     (*queue, rows), (*queue_now, rows_now) = before["jobs"], after["jobs"]
     if [row[0] for row in rows] != [row[0] for row in rows_now]:
-        return difference(before, after)
+        return differing_fields(before, after)
     pairs = list(zip(rows, rows_now, strict=True))
     ended = [row for was, row in pairs if was[6:] != row[6:] == _ENDED]
     ended_ms = max((row[_UNTIL] for row in ended), default=sys.maxsize)
@@ -254,10 +256,10 @@ def _check_ended_leases(before: Facts, after: Facts) -> str:
             return f"topic {before['name']!r}: leases end at {ended_ms}, and {was!r} becomes {row!r}"
     sent = [move[0] for move in after.get("moves", ()) if move not in before.get("moves", ())]
     queue[_DEAD_LETTERED] += len(given_up)
-    return "" if (queue, given_up) == (queue_now, sent) else difference(before, after)
+    return "" if (queue, given_up) == (queue_now, sent) else differing_fields(before, after)
 
 
-def merged(ranges: list[tuple[int, int, str]], new: tuple[int, int, str]) -> list[tuple[int, int, str]]:
+def merge_lost(ranges: list[tuple[int, int, str]], new: tuple[int, int, str]) -> list[tuple[int, int, str]]:
     """Lost ranges with one more behind them; adjoining ones of one reason are one (semantics 2.6)."""
     if ranges and ranges[-1][1] + 1 == new[0] and ranges[-1][2] == new[2]:
         return [*ranges[:-1], (ranges[-1][0], new[1], new[2])]

@@ -260,7 +260,7 @@ def _seq(
     return seq
 
 
-def pack(parts: Sequence[TopicPart], *, target_bytes: int) -> list[Partition]:
+def pack_into_tasks(parts: Sequence[TopicPart], *, target_bytes: int) -> list[Partition]:
     """Parts to tasks, each of about `target_bytes`: a task costs 90 ms before it reads anything."""
     partitions: list[Partition] = []
     held: list[TopicPart] = []

@@ -17,7 +17,7 @@ from topics.spark.place import (
     ReadPlace,
     SeqRange,
     TopicPart,
-    pack,
+    pack_into_tasks,
 )
 from topics.spark.server import ServerPlace
 
@@ -51,7 +51,7 @@ class ScanPlan:
             target = max(1, min(target, -(-total // self.options.partitions_min)))
         for each in wanted:
             parts += view.parts(each, bounds, target_bytes=target)
-        return pack(parts, target_bytes=target)
+        return pack_into_tasks(parts, target_bytes=target)
 
     def batches(self, partition: Partition) -> Iterator[pa.RecordBatch]:
         """What a task reads."""

@@ -12,7 +12,7 @@ from typing import Final
 from topics.host.checkpoint.blocked_topics import CheckpointIncomplete
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.steps import Step, Steps, disk_full
-from topics.host.system.refusals import told as refusal
+from topics.host.system.refusals import refusal_line as refusal
 from topics.host.wal.archive import ArchiveFull
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 

@@ -21,7 +21,7 @@ from topics.host.cold.cold_disk import ColdBehind
 from topics.host.cold.place import open_cold
 from topics.host.cold.relocation import Relocation
 from topics.host.cold.segment_stores import SegmentStore
-from topics.host.directory.generations import begun_logs, choose_generation, go_on
+from topics.host.directory.generations import begun_logs, choose_generation, open_shard_writer
 from topics.host.directory.layout import (
     FORMAT_VERSION,
     NEXT_FILE,
@@ -44,7 +44,7 @@ from topics.kernel.limits import ZERO_FILL_CHUNK
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.store.inline import checkpoint_alone
 from topics.store.opened import Opened, StoreOptions
-from topics.store.viewing import engine_of, tier_of, unwritable
+from topics.store.viewing import engine_of, read_only_view, tier_of
 from topics.store.writer import ShardWriter
 
 _NONCE_BYTES: Final = 8
@@ -118,7 +118,7 @@ def _open_with(
     read = read_state(disk, form, same_boot=not machine_restarted, progress=tell, cold=cold)
     if read.recovered.read_only:
         tell(1.0)
-        return unwritable(disk, clock, form, read, options, cold, where=where)
+        return read_only_view(disk, clock, form, read, options, cold, where=where)
     if form.format < FORMAT_VERSION or form.raising:
         form = raise_store(disk, form, entropy, where)
         read = read_state(disk, form, same_boot=not machine_restarted, cold=cold)
@@ -131,7 +131,8 @@ def _open_with(
         if generation != form.generation:
             disk.unlink(f"{shard_dir(generation, shard)}/{NEXT_FILE}")  # nothing will be written there again
     wals = [
-        go_on(disk, entropy, form.generation, shard, verdicts, options.limits) for shard in range(form.shards)
+        open_shard_writer(disk, entropy, form.generation, shard, verdicts, options.limits)
+        for shard in range(form.shards)
     ]
     lease_nonce = int.from_bytes(entropy.token(_NONCE_BYTES), "big")  # no lease is issued twice (queues 2)
     engine = engine_of(clock, form, recovered, options, lease_nonce=lease_nonce)

@@ -27,7 +27,7 @@ from topics.codec.manifest import FileEntry, Manifest
 from topics.engine.recovery.judge import LogState
 from topics.engine.recovery.recover import CutReport, DamageReport, cut_report
 from topics.host.backup.contents import PIECE_SIZE, copied_bytes, room_behind
-from topics.host.backup.destination import Destination, make_parents, unwritable
+from topics.host.backup.destination import Destination, make_parents, why_unwritable
 from topics.host.backup.verifying import read_manifest, refuse_links
 from topics.host.directory.layout import CURRENT_FILE, hint, read_format, shard_dir, wal_path
 from topics.host.directory.readstate import read_state
@@ -99,7 +99,7 @@ def restore(
         target.finish()
     except OSError as error:
         target.discard()
-        raise unwritable(dest, error) from error
+        raise why_unwritable(dest, error) from error
     except BaseException:
         target.discard()
         raise

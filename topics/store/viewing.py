@@ -20,7 +20,7 @@ from topics.host.directory.readstate import ReadState, read_state
 from topics.host.segments.reading import ExtentReader
 from topics.host.system.clock import SystemClock
 from topics.host.system.readonly import ReadOnlyDisk
-from topics.host.system.refusals import FULL, told
+from topics.host.system.refusals import FULL, refusal_line
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.ports import Clock, Disk
 from topics.store.opened import Opened, StoreOptions
@@ -66,14 +66,14 @@ def view_store(
     cold = None if options.cold_dir is None else open_cold(options.cold_dir)
     try:
         read = read_state(disk, form, same_boot=same_boot, cold=cold)
-        return unwritable(disk, clock, form, read, options, cold, where=where)
+        return read_only_view(disk, clock, form, read, options, cold, where=where)
     except BaseException:
         if cold is not None:
             cold.close()
         raise
 
 
-def unwritable(
+def read_only_view(
     disk: Disk,
     clock: Clock,
     form: Format,
@@ -150,4 +150,4 @@ def check_folder(root: Path) -> None:
 def cannot_open(root: Path, error: OSError) -> CannotOpen:
     """What the system refused, in words."""
     reason = Unusable.NO_SPACE if error.errno in FULL else Unusable.UNWRITABLE
-    return CannotOpen(reason, told(error, root), path=str(root))
+    return CannotOpen(reason, refusal_line(error, root), path=str(root))

@@ -26,9 +26,9 @@ import attrs
 from topics.engine.batch import Shortage, WalBatch
 from topics.engine.engine import Engine
 from topics.host.checkpoint.steps import Blocking, Step, Steps, Tell, WaitForBatch
-from topics.host.system.refusals import told
+from topics.host.system.refusals import refusal_line
 from topics.host.wal.tailcache import TailCache
-from topics.host.wal.walfile import DiskOp, PlannedWrite, WalFile, WalWrite, run
+from topics.host.wal.walfile import DiskOp, PlannedWrite, WalFile, WalWrite, carry_out_ops
 from topics.kernel.errors import Fatal
 from topics.kernel.limits import SHARD_IDLE_MARK_MS
 from topics.kernel.ports import Disk
@@ -186,7 +186,7 @@ class ShardWriter:
             if size is None:
                 return False
             try:
-                yield Blocking(partial(run, self.disk, self.wal.reserve(size)))
+                yield Blocking(partial(carry_out_ops, self.disk, self.wal.reserve(size)))
             except OSError as error:  # appends are refused until it can be had (storage 3)
                 self.disk_low = True
                 self.shortage = self.shortage or self._not_reserved(size, error)
@@ -379,7 +379,7 @@ class ShardWriter:
         )
 
     def _not_reserved(self, size: int, error: OSError) -> Shortage:
-        why = told(error, Path(self._where))
+        why = refusal_line(error, Path(self._where))
         return Shortage(
             f"the next log file, of {size} bytes, cannot be made: {why}",
             {"path": f"{self._where}/{self.wal.directory}", "free_bytes": self._free.log, "file_bytes": size},

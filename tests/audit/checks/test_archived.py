@@ -20,7 +20,7 @@ from tests.support.damaged_logs import (
 from topics.audit.fsck import Options, fsck
 from topics.audit.scan.rows import Severity, WalTask
 from topics.audit.scan.scan import scan_all
-from topics.engine.recovery.judge import look as look_at
+from topics.engine.recovery.judge import examine_log_file as look_at
 from topics.host.system.readonly import ReadOnlyDisk
 from topics.host.wal.walfile import MARK_SIZE
 from topics.log.regions import WalFileId

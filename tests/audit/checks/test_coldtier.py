@@ -13,7 +13,7 @@ from tests.support.scene import SMALL, Scene
 from topics.audit.fsck import Options, fsck
 from topics.audit.repair.repairing import repair
 from topics.engine.checkpoint import SegmentRules
-from topics.host.cold.ownership import Whose, adopt, whose
+from topics.host.cold.ownership import Whose, own_tier, whose
 from topics.host.cold.segment_stores import HotRules
 from topics.kernel.errors import CannotOpen
 from topics.log.regions import SegmentId
@@ -221,7 +221,7 @@ def test_a_copy_that_takes_the_tier_in_the_middle_of_a_repair_keeps_what_is_ther
 
         def delete(self, segment):
             super().delete(segment)
-            adopt(copy, self, SeededEntropy(7))
+            own_tier(copy, self, SeededEntropy(7))
 
     cold = Adopted(cold_of(disk))
     done = mended(disk, cold)

@@ -11,7 +11,7 @@ from topics.codec.log.control import Control, encode_control
 from topics.codec.log.forwards import Forward
 from topics.codec.log.frame import Run, encode_run
 from topics.engine.commands import PutRouter
-from topics.engine.recovery.judge import look
+from topics.engine.recovery.judge import examine_log_file
 from topics.host.directory.layout import find_shards, find_wal_files, wal_path
 from topics.kernel.columns import RecordColumns
 from topics.log.reads.match import parse_match
@@ -40,7 +40,7 @@ def items(scene, kind):
     """(path, item) of those of "b"."""
     for key in find_shards(scene.disk):
         for file in find_wal_files(scene.disk, *key):
-            for item in look(file, scene.disk.content(wal_path(file))).items:
+            for item in examine_log_file(file, scene.disk.content(wal_path(file))).items:
                 if item.topic_id == 2 and isinstance(getattr(item, "payload", item), kind):
                     yield wal_path(file), item
 

@@ -16,7 +16,7 @@ from tests.support.repaired import mended
 from tests.support.scene import SMALL, Scene, append
 from topics.audit.why.asking import why, why_range
 from topics.audit.why.standing import Reader
-from topics.audit.why.words import told
+from topics.audit.why.words import why_lines
 from topics.codec.log.frame import FRAME_HEAD, FrameType
 from topics.codec.log.run import Run
 from topics.codec.log.scan import scan
@@ -124,7 +124,7 @@ def answer(one: Incident) -> str:
             found = why_range(disk, "here", one.topic, *one.reader, now_ms=now_ms, reader=one.who)
     except Rejected as refused:
         return f"{refused.code}: {refused.message}\n"
-    lines = told(found, lambda ts: f"{ts - START_MS:+}")
+    lines = why_lines(found, lambda ts: f"{ts - START_MS:+}")
     wire = msgspec.json.format(msgspec.json.encode(_placed(disk, msgspec.to_builtins(found)))).decode()
     return "\n".join([*lines, "", wire, ""])
 

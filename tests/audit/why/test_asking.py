@@ -14,7 +14,7 @@ from tests.support.scene import SMALL, Scene
 from topics.audit.why.asking import why, why_range
 from topics.audit.why.kept_log import Budget
 from topics.audit.why.standing import live_of
-from topics.audit.why.words import told
+from topics.audit.why.words import why_lines
 from topics.engine.commands import PutRouter
 from topics.host.cold.segment_stores import HotRules
 from topics.host.system.readonly import ReadOnlyDisk
@@ -161,7 +161,7 @@ def test_a_record_in_the_cold_tier_is_read_there_and_without_it_the_answer_says_
     assert there.cold is None
     assert (without.events, without.cold, without.now) == ([], path, there.now)
     line = f"it lies in the cold tier ({path}), which was not read: topics why --cold-dir names its place"
-    assert (line in told(without, str), line in told(there, str)) == (True, False)
+    assert (line in why_lines(without, str), line in why_lines(there, str)) == (True, False)
     found.disk.flip(f"cold/{path}", 8 * 10)
     damaged = asked(found, "t", 1, cold=found.cold)
     assert (damaged.events, damaged.cold, damaged.now) == ([], None, there.now)

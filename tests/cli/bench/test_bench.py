@@ -15,8 +15,8 @@ import pytest
 
 from topics.cli.bench.in_process import InProcess
 from topics.cli.bench.payload import PAYLOAD_BYTES, payloads
-from topics.cli.bench.processes import MissingPeer, found, free_port, started, version_in
-from topics.cli.bench.report import BenchRun, fields_of, print_report
+from topics.cli.bench.processes import MissingPeer, find_program, free_port, started, version_in
+from topics.cli.bench.report import BenchRun, print_report, run_fields
 from topics.cli.bench.rounds import Measured, cell_of, measure
 from topics.cli.bench.systems import Running, System, peers
 from topics.cli.bench.workloads import WORKLOADS, Sample
@@ -147,7 +147,7 @@ def test_peers_that_are_not_installed_are_said(tmp_path, monkeypatch, capsys):
         names[0]: "redis-server is not installed",
         names[2]: "beanstalkd is not installed",
     }
-    assert fields_of(run)["missing"] == result.missing
+    assert run_fields(run)["missing"] == result.missing
     assert "not measured: beanstalkd, -f 0: beanstalkd is not installed" in said
     assert re.search(r"SQLite, FULL +yes +\d", said)
 
@@ -237,7 +237,7 @@ def test_a_version_is_read_from_what_a_program_says():
 
 def test_a_program_that_is_nowhere_is_missing():
     with pytest.raises(MissingPeer, match="no-such-broker is not installed"):
-        found("no-such-broker")
+        find_program("no-such-broker")
 
 
 def test_a_program_that_does_not_start_is_missing_with_its_last_words(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 
 import topics
-from topics.cli.demo.proof import WRITERS, AckedWrite, TopicProof, examine, parts_of, payload
+from topics.cli.demo.proof import WRITERS, AckedWrite, TopicProof, demo_payload, examine, records_in_write
 
 ROWS = [b'{"row":%d}' % i for i in range(7)]
 
@@ -20,7 +20,10 @@ def live(
             store.create(writer.topic)
         topic = store.topic(WRITERS[0].topic)
         for number in range(8):
-            records = [payload(ROWS, writer=0, number=number, part=part) for part in range(parts_of(number))]
+            records = [
+                demo_payload(ROWS, writer=0, number=number, part=part)
+                for part in range(records_in_write(number))
+            ]
             if number == alter:
                 records[-1] = records[-1][:-2] + b".5}}"
             if number == leave_out:

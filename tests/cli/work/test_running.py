@@ -8,7 +8,7 @@ import signal
 import pytest
 
 import topics
-from topics.cli.work.running import environment, reason_of
+from topics.cli.work.running import environment, failure_reason
 
 
 def test_the_environment_has_what_the_job_has(tmp_path: pathlib.Path) -> None:
@@ -39,11 +39,11 @@ def test_the_environment_has_what_the_job_has(tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_a_reason_is_how_it_ended_and_what_it_said_last(code: int, stderr: bytes, reason: str) -> None:
-    assert reason_of(code, stderr) == reason
+    assert failure_reason(code, stderr) == reason
 
 
 def test_a_reason_fits_whatever_was_said() -> None:
     for said in (b"x" * 1024, "é".encode() * 512, b"\xff" * 1024):
-        reason = reason_of(1, said)
+        reason = failure_reason(1, said)
         assert 1000 < len(reason.encode()) <= 1024
         assert reason[-1] == said.decode(errors="replace")[-1]

@@ -19,7 +19,7 @@ from topics.engine.verify import canonical
 from topics.host.backup.live_backup import Backup, write_backup
 from topics.host.backup.verifying import read_manifest, verify_backup
 from topics.host.checkpoint.pins import PINS_MAX
-from topics.host.cold.ownership import NOTE_FILE, Whose, adopt, settle_place, whose
+from topics.host.cold.ownership import NOTE_FILE, Whose, own_tier, settle_place, whose
 from topics.host.cold.segment_stores import HotRules
 from topics.host.directory.layout import read_format
 from topics.host.directory.readstate import read_state
@@ -566,7 +566,7 @@ def test_cold_segments_are_copied_if_that_is_asked_for_and_the_copy_needs_no_col
 def test_a_backup_knows_whose_the_cold_tier_is_and_that_it_is_a_copy():
     """Whatever its original's note says of LOCK: a file that is made anew may get any inode."""
     scene = cold_scene()
-    adopt(scene.disk, scene.cold, SeededEntropy(7))
+    own_tier(scene.disk, scene.cold, SeededEntropy(7))
     target = SimDisk(5)
     with taken(scene) as backup:
         manifest = write_backup(backup.contents(), target).manifest

@@ -15,11 +15,11 @@ from topics.engine.verify import canonical
 from topics.host.cold.ownership import (
     NOTE_SIZE,
     Whose,
-    adopt,
-    claim,
+    claim_tier,
     compare_notes,
     is_foreign,
     note_of,
+    own_tier,
     settle_place,
     whose,
 )
@@ -226,7 +226,7 @@ class TestCopies:
                 yield step
                 if store.list() and not adopted:
                     adopted.append(copied_files(scene))
-                    adopt(adopted[0], store, SeededEntropy(7))
+                    own_tier(adopted[0], store, SeededEntropy(7))
 
         scene.carry(seen())
         assert len(store.list()) == 1
@@ -264,7 +264,7 @@ class TestAdopting:
         more(scene)
         copy = scene_at(store, seed=1, disk=disk)
         copy.process_death()
-        adopt(disk, store, SeededEntropy(7))
+        own_tier(disk, store, SeededEntropy(7))
         assert whose(scene.disk, store) is Whose.TAKEN
         copy.open()
         assert copy.opened.warnings == []
@@ -281,7 +281,7 @@ class TestAdopting:
     def test_a_copy_that_was_never_opened_is_adopted(self):
         store = tier()
         disk = copied_files(moved(store))
-        adopt(disk, store, SeededEntropy(7))
+        own_tier(disk, store, SeededEntropy(7))
         copy = scene_at(store, seed=1, disk=remembering(disk, 1))
 
         assert copy.opened.warnings == []
@@ -290,7 +290,7 @@ class TestAdopting:
     def test_the_copy_of_a_copy_that_was_adopted_is_a_copy(self):
         store = tier()
         disk = copied_files(moved(store))
-        adopt(disk, store, SeededEntropy(7))
+        own_tier(disk, store, SeededEntropy(7))
         copy = scene_at(store, seed=1, disk=disk)
 
         assert "copied or moved" in copy.opened.warnings[0]
@@ -300,10 +300,10 @@ class TestAdopting:
         moved(others, seed=3)
         for place in (others, tier()):
             with pytest.raises(Rejected, match="do not say the same owner"):
-                adopt(scene.disk, place, SeededEntropy(7))
+                own_tier(scene.disk, place, SeededEntropy(7))
         scene.disk.unlink("COLD")
         with pytest.raises(Rejected, match="do not say the same owner"):
-            adopt(scene.disk, others, SeededEntropy(7))
+            own_tier(scene.disk, others, SeededEntropy(7))
 
 
 @pytest.mark.rule("T6.3")
@@ -368,7 +368,7 @@ class TestEpochs:
 
         assert "OWNER in the cold place is damaged" in relocator(scene).failed
         assert files(store) == there
-        adopt(scene.disk, store, SeededEntropy(7), fits=True)  # as it is told
+        own_tier(scene.disk, store, SeededEntropy(7), fits=True)  # as it is told
         scene.process_death()
         scene.open()
         more(scene)
@@ -405,7 +405,7 @@ class TestEpochs:
         assert "does not say whose" in relocator(scene).failed
         assert "topics adopt-cold" in relocator(scene).failed
         with pytest.raises(Rejected):
-            adopt(scene.disk, store, SeededEntropy(7))
+            own_tier(scene.disk, store, SeededEntropy(7))
 
     def test_a_damaged_note_of_a_directory_with_nothing_cold_is_made_anew_for_an_empty_place(self):
         store = tier()
@@ -429,7 +429,7 @@ class TestEpochs:
         scene.flip("COLD", 0)
         for place in (store, moved(tier(), seed=3).cold):
             with pytest.raises(Corrupt, match="does not say whose"):
-                claim(scene.disk, place, SeededEntropy(7))
+                claim_tier(scene.disk, place, SeededEntropy(7))
 
     def test_every_start_tells_of_a_note_that_is_damaged_or_gone(self):
         store = tier()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from topics.host.system.refusals import told
+from topics.host.system.refusals import refusal_line
 
 
 def refused(code: int, path: str | None = None) -> OSError:
@@ -29,7 +29,7 @@ def refused(code: int, path: str | None = None) -> OSError:
     ids=errno.errorcode.get,
 )
 def test_the_path_and_what_to_do_are_named(tmp_path: Path, code: int, advice: str) -> None:
-    line = told(refused(code, "wal/x"), tmp_path)
+    line = refusal_line(refused(code, "wal/x"), tmp_path)
 
     assert line.startswith(f"{tmp_path / 'wal/x'}")
     assert advice in line
@@ -47,7 +47,7 @@ def test_a_path_is_below_the_directory_unless_it_is_named_as_the_process_does(
     root = Path("topics")
 
     def named(path: str) -> str:
-        return told(refused(errno.ENOENT, path), root).partition(":")[0]
+        return refusal_line(refused(errno.ENOENT, path), root).partition(":")[0]
 
     assert named("topics/seg") == "topics/topics/seg"
     assert named("topics/LOCK") == "topics/LOCK"
@@ -58,6 +58,6 @@ def test_a_path_is_below_the_directory_unless_it_is_named_as_the_process_does(
 
 
 def test_without_a_path_it_is_the_directory_or_the_streams(tmp_path: Path) -> None:
-    assert told(refused(errno.EIO), tmp_path).startswith(f"{tmp_path}: ")
-    assert told(refused(errno.ENOSPC)) == "input or output failed: No space left on device"
-    assert told(refused(errno.EROFS, "/x/y"), tmp_path / "new").endswith("or choose another place")
+    assert refusal_line(refused(errno.EIO), tmp_path).startswith(f"{tmp_path}: ")
+    assert refusal_line(refused(errno.ENOSPC)) == "input or output failed: No space left on device"
+    assert refusal_line(refused(errno.EROFS, "/x/y"), tmp_path / "new").endswith("or choose another place")

@@ -8,7 +8,7 @@ from topics.codec.log.control import CommitMark, Control
 from topics.codec.log.frame import encode_run
 from topics.codec.log.walheader import HEADER_SIZE, decode_header
 from topics.engine.batch import WalBatch
-from topics.engine.recovery.judge import look
+from topics.engine.recovery.judge import examine_log_file
 from topics.host.directory.layout import CURRENT_FILE, CURRENT_SIZE, hint, wal_path
 from topics.host.wal.walfile import (
     MARK_SIZE,
@@ -19,7 +19,7 @@ from topics.host.wal.walfile import (
     SyncDir,
     WalFile,
     WalWrite,
-    run,
+    carry_out_ops,
 )
 from topics.kernel.columns import RecordColumns
 from topics.kernel.limits import MIB, Limits
@@ -43,7 +43,7 @@ class Log:
         self.disk.make_dir("wal/gen-0/shard-00")
         self.disk.create("wal/gen-0/shard-00/CURRENT", CURRENT_SIZE)
         self.wal = WalFile(0, 0, SeededEntropy(0), limits)
-        run(self.disk, self.wal.begin())
+        carry_out_ops(self.disk, self.wal.begin())
         self.seq = 1
 
     def batch(self, count=1, size=20, *, sync=False):
@@ -55,28 +55,28 @@ class Log:
     def write(self, count=1, size=20, *, sync=False):
         """One batch to its end; its plan."""
         plan = placed(self.wal, self.batch(count, size, sync=sync))
-        run(self.disk, plan.write)
+        carry_out_ops(self.disk, plan.write)
         self.wal.wrote()
         if sync:
-            run(self.disk, plan.sync)
+            carry_out_ops(self.disk, plan.sync)
             self.wal.synced()
         self.wal.done()
         return plan
 
     def mark(self):
-        run(self.disk, self.wal.closing_mark(TS))
+        carry_out_ops(self.disk, self.wal.closing_mark(TS))
         self.wal.closed()
 
     def reserve(self, needed=0):
         size = self.wal.wanted_reserve(needed)
         if size is not None:
-            run(self.disk, self.wal.reserve(size))
+            carry_out_ops(self.disk, self.wal.reserve(size))
             self.wal.reserved(size)
         return size
 
     def look(self, file=None):
         file = file or self.wal.file
-        return look(file, self.disk.content(wal_path(file)))
+        return examine_log_file(file, self.disk.content(wal_path(file)))
 
     def marks(self):
         return [(m.payload.covered_file, m.payload.covered_offset) for m in self.look().items if is_mark(m)]
@@ -133,7 +133,7 @@ def test_rotation_syncs_the_old_file_marks_it_and_names_the_new_one_before_its_f
         (WalWrite, f"wal/gen-0/shard-00/{CURRENT_FILE}"), (WalWrite, new),
     ]  # fmt: skip
     assert expected == [(type(op), getattr(op, "path", None) or op.source) for op in plan.write]
-    run(log.disk, plan.write)
+    carry_out_ops(log.disk, plan.write)
     log.wal.wrote()
     log.wal.done()
     last = log.look(old).items[-1]
@@ -147,7 +147,7 @@ def test_the_next_file_is_reserved_with_real_zeros_and_synced_ahead_of_need():
     log = Log(SMALL)
 
     assert [Create, SyncData] == kinds(log.wal.reserve(4096))
-    run(log.disk, log.wal.reserve(4096))
+    carry_out_ops(log.disk, log.wal.reserve(4096))
     log.wal.reserved(4096)
     assert bytes(4096) == log.disk.content("wal/gen-0/shard-00/next.tmp")
     assert [ExtendFile, SyncData] == kinds(log.wal.reserve(8192))
@@ -196,7 +196,7 @@ def test_what_room_says_fits_without_a_new_reserve():
         plan = placed(log.wal, log.batch(size=room - overhead))
 
         assert not any(isinstance(op, Create | ExtendFile) for op in plan.write)
-        run(log.disk, plan.write)
+        carry_out_ops(log.disk, plan.write)
 
 
 def test_without_a_reserve_there_is_room_in_the_present_file_only():

@@ -10,7 +10,7 @@ from tests.server.api.asking import ask, fields_of
 from tests.server.wire.places import alone, begun, new_site, open_site
 from tests.support.scene import Scene
 from topics.engine.checkpoint import SegmentRules
-from topics.engine.recovery.judge import look
+from topics.engine.recovery.judge import examine_log_file
 from topics.host.directory.layout import segment_path
 from topics.kernel.limits import Limits
 from topics.log.regions import WalFileId
@@ -175,11 +175,11 @@ def torn():
     scene.create("t", durability="disk")
     scene.create("u", durability="disk")
     scene.put("t", 1)
-    at = look(WalFileId(0, 0, 1), scene.disk.content(scene.files()[0])).end
+    at = examine_log_file(WalFileId(0, 0, 1), scene.disk.content(scene.files()[0])).end
     scene.put("t", 2)
     scene.put("u", 1)
     scene.put("t", 3)
-    end = look(WalFileId(0, 0, 1), scene.disk.content(scene.files()[0])).end
+    end = examine_log_file(WalFileId(0, 0, 1), scene.disk.content(scene.files()[0])).end
     scene.power_loss(Shape.EVERYTHING)
     scene.flip(scene.files()[0], at + 42)
     return scene, at, end

@@ -17,7 +17,7 @@ from topics.codec.segments.segidx import ENTRY, ENTRY_SIZE, TRAILER_SIZE, IdxCol
 from topics.codec.snapshot import decode_snapshot, encode_snapshot
 from topics.engine import image
 from topics.engine.image import LogPlace, Snapshot
-from topics.engine.recovery.judge import FileLook, look
+from topics.engine.recovery.judge import FileLook, examine_log_file
 from topics.host.checkpoint.snapshots import find_snapshots, snapshot_path
 from topics.host.directory.layout import find_shards, find_wal_files, read_format, segment_path, wal_path
 from topics.host.directory.readstate import ReadState, read_state
@@ -62,7 +62,7 @@ class Survey:
         self.state: ReadState = read_state(disk, form, same_boot=False)
         self.numbers = find_snapshots(disk)
         self.looks: dict[str, FileLook] = {
-            wal_path(file): look(file, files[wal_path(file)])
+            wal_path(file): examine_log_file(file, files[wal_path(file)])
             for key in find_shards(disk)
             for file in find_wal_files(disk, *key)
         }

@@ -11,7 +11,7 @@ from topics.kernel.errors import Corrupt, Rejected
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.journal import MemoryJournal
-from topics.weaver.node.genesis import GENESIS_KEY, NONCE_SIZE, Genesis, found, genesis_of
+from topics.weaver.node.genesis import GENESIS_KEY, NONCE_SIZE, Genesis, genesis_of, write_genesis
 from topics.weaver.state.projection import open_state
 from topics.weaver.store.intention_store import open_store
 from topics.weaver.sync.bootstrap import Clone, CloneStage, serve_bootstrap
@@ -30,7 +30,7 @@ def test_a_founded_store_has_its_genesis_first_and_a_clone_can_tell(kind):
     genesis = Genesis.new(kind, SeededEntropy(1))
     store = opened(genesis.store_id, kind=kind)
     assert genesis_of(store) is None
-    found(store, A, genesis)
+    write_genesis(store, A, genesis)
     weaver = Weaver(store, open_state(store, MemoryJournal()), A)
     if kind == "kv":
         weaver.put(GENESIS_KEY, b"overwritten")
@@ -65,12 +65,12 @@ def test_a_store_is_founded_once_when_empty_under_its_own_id_and_type():
     genesis = Genesis.new("kv", SeededEntropy(1))
     for store in (opened(bytes(16)), opened(genesis.store_id, kind="log")):
         with pytest.raises(Rejected, match="founded when it is empty"):
-            found(store, A, genesis)
+            write_genesis(store, A, genesis)
         assert len(store) == 0
     store = opened(genesis.store_id)
-    found(store, A, genesis)
+    write_genesis(store, A, genesis)
     with pytest.raises(Rejected):
-        found(store, A, genesis)
+        write_genesis(store, A, genesis)
     with pytest.raises(Rejected, match="is none of kv, log"):
         Genesis.new("table", SeededEntropy(1))
 

@@ -13,10 +13,10 @@ from tests.support.weaving import NOW, STORE, made
 from topics.kernel.errors import Corrupt, Rejected
 from topics.weaver.model.frontier import NO_FRONTIER, Frontier
 from topics.weaver.state.ops import encode_ops
-from topics.weaver.state.prune import adopt, compacted, snapshot, stable
+from topics.weaver.state.prune import adopt_snapshot, compacted, snapshot, stable
 from topics.weaver.store.replay import SignatureCheck
 from topics.weaver.store.report import Outcome
-from topics.weaver.store.settled import Settlement, below
+from topics.weaver.store.settled import Settlement, intentions_below
 from topics.weaver.sync.bootstrap import Clone, serve_bootstrap
 from topics.weaver.sync.fetch import serve_chain
 from topics.weaver.sync.messages import BootstrapRequest, ChainRequest, Ending, Refusal
@@ -26,7 +26,7 @@ from topics.weaver.sync.session import SessionPhase
 
 def settled(place):
     """What lies at or below the frontier of a place."""
-    return below(place.store.graph, place.store.frontier)
+    return intentions_below(place.store.graph, place.store.frontier)
 
 
 def history(seed=1, writes=40, count=3):
@@ -73,7 +73,7 @@ def test_nothing_is_pruned_that_one_active_peer_has_not_attested():
     attested(places[:2])
     frontier = stable(a.store.graph, [place.node.public for place in places])
 
-    assert last not in below(a.store.graph, frontier)
+    assert last not in intentions_below(a.store.graph, frontier)
     newcomer = Writer(9)
     assert a.prune(*places, newcomer) is None, "one that wrote nothing attests nothing"
     assert a.store.frontier == NO_FRONTIER
@@ -91,9 +91,11 @@ def test_the_stable_past_is_what_all_have_seen_and_is_causally_closed(seed):
     rng.choice(places).put(b"open")
     graph = places[0].store.graph
     active = [place.node.public for place in places[: rng.choice((1, 2, 3))]]
-    found = below(graph, stable(graph, active))
+    found = intentions_below(graph, stable(graph, active))
     pasts = [
-        below(graph, Frontier(((author, tip.hash),))) for author in active for tip in graph.tips_of(author)
+        intentions_below(graph, Frontier(((author, tip.hash),)))
+        for author in active
+        for tip in graph.tips_of(author)
     ]
     expected = (
         frozenset.intersection(*pasts) if all(graph.tips_of(author) for author in active) else frozenset()
@@ -254,7 +256,7 @@ def test_a_node_behind_the_frontier_takes_the_snapshot_and_is_equal_again(known)
     first, second, _ = sync(late, a)
 
     assert (first.phase, second.phase) == (SessionPhase.NEEDS_SNAPSHOT, SessionPhase.PEER_NEEDS_SNAPSHOT)
-    brought = adopt(late.store, snapshot(a.store), a.node.public, late.clock.now_ms())
+    brought = adopt_snapshot(late.store, snapshot(a.store), a.node.public, late.clock.now_ms())
     late.weaver.state.project()
     assert brought == len(a.names) - 1 - known
     assert late.store.frontier == a.store.frontier
@@ -281,7 +283,7 @@ def test_what_floats_for_something_settled_is_witnessed_with_the_snapshot():
     late.ingest(newest, middle)
     a.prune(*places)
     assert len(late.store.floating) == 2
-    adopt(late.store, snapshot(a.store), a.node.public, late.clock.now_ms())
+    adopt_snapshot(late.store, snapshot(a.store), a.node.public, late.clock.now_ms())
 
     assert len(late.store.floating) == 0
     late.restart()
@@ -306,9 +308,9 @@ def test_a_snapshot_that_was_changed_or_is_another_nodes_is_refused_and_changes_
         changed.append([*good[:number], bad, *good[number + 1 :]])
     for given_items in [*changed, [], compacted(a.store)[:3]]:
         with pytest.raises((Corrupt, Rejected)):
-            adopt(late.store, given_items, a.node.public, late.clock.now_ms())
+            adopt_snapshot(late.store, given_items, a.node.public, late.clock.now_ms())
     with pytest.raises(Corrupt, match="not of this store and that peer"):
-        adopt(late.store, good, b.node.public, late.clock.now_ms())
+        adopt_snapshot(late.store, good, b.node.public, late.clock.now_ms())
 
     assert late.journal.items == items
     assert late.names == set()

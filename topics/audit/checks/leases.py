@@ -185,13 +185,13 @@ class QueueHistory:
     def _leased(self, seq: int, lease: _Lease, ts: int) -> Iterator[tuple[str, int, str]]:
         before, config = self._leases.get(seq), self._config
         if before is not None and before.deadline >= ts:
-            had = f"until {before.deadline} {shown(before.node)} had it"
-            yield LEASES, seq, f"it was leased to {shown(lease.node)} at {ts}, and {had}"
+            had = f"until {before.deadline} {shown_name(before.node)} had it"
+            yield LEASES, seq, f"it was leased to {shown_name(lease.node)} at {ts}, and {had}"
         if self._has_ended(seq):
             yield (
                 LEASES,
                 seq,
-                f"it was leased to {shown(lease.node)} at {ts}, and had been acked or moved before",
+                f"it was leased to {shown_name(lease.node)} at {ts}, and had been acked or moved before",
             )
         deliveries = self._deliveries[seq] = self._deliveries.get(seq, 0) + 1
         deliveries_max = config.deliveries_max_of(self._name)
@@ -206,12 +206,16 @@ class QueueHistory:
         leased = self._leased_of.setdefault(key, {})
         live = [other for other in leased if self._leases[other].deadline >= ts]
         if len(live) >= cap:
-            yield ORDER, seq, f"{len(live)} jobs of key {shown(key)} were leased already: {live[:3]}"
+            yield ORDER, seq, f"{len(live)} jobs of key {shown_name(key)} were leased already: {live[:3]}"
         leased[seq] = None
         if cap == 1 and self._in_order:
             first = next((one for one, not_before in self._of_key[key].items() if not_before <= ts), seq)
             if first != seq:
-                yield ORDER, seq, f"{first}, of the same key {shown(key)}, comes before it and is not done"
+                yield (
+                    ORDER,
+                    seq,
+                    f"{first}, of the same key {shown_name(key)}, comes before it and is not done",
+                )
 
     def _names_its_lease(
         self, event: Extended | Released | Acked, seq: int, counter: int, ts: int
@@ -221,10 +225,10 @@ class QueueHistory:
         by_anybody = isinstance(event, Released) and (event.node == NOBODY or event.reason == b"disconnect")
         if lease is None:
             if self.whole:
-                yield LEASES, seq, f"{what} by {shown(event.node)} at {ts}, and nobody had it"
+                yield LEASES, seq, f"{what} by {shown_name(event.node)} at {ts}, and nobody had it"
         elif lease.counter != counter or (lease.node != event.node and not by_anybody):
-            had = f"{shown(lease.node)} had it with {lease.counter}"
-            yield LEASES, seq, f"{what} by {shown(event.node)} with lease {counter}, and {had}"
+            had = f"{shown_name(lease.node)} had it with {lease.counter}"
+            yield LEASES, seq, f"{what} by {shown_name(event.node)} with lease {counter}, and {had}"
         elif lease.deadline < ts:
             yield LEASES, seq, f"{what} at {ts}, and the lease had ended at {lease.deadline}"
 
@@ -264,6 +268,6 @@ def _drop(by_key: dict[bytes, dict[int, T]], key: bytes, seq: int) -> None:
         by_key.pop(key, None)
 
 
-def shown(name: bytes) -> str:
+def shown_name(name: bytes) -> str:
     """A name or an id, for a message."""
     return repr(name.decode("utf-8", "backslashreplace"))

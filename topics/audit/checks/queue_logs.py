@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from topics.audit.checks.leases import LETTERS, Place, QueueHistory, shown
+from topics.audit.checks.leases import LETTERS, Place, QueueHistory, shown_name
 from topics.audit.recovery import RecoveredDirectory
 from topics.audit.scan.rows import Violation, WalRow
 from topics.codec.log.control import ConfigUpdate, Control, Delete, EvictWatermark, LossRange, TopicCreate
@@ -177,7 +177,9 @@ class _Walk:
             if dest is None or not dest.whole or self._created[dest_id].ts > sent.ts:
                 continue  # it was deleted, or created anew since, or its log begins later
             if move_id(source.topic_id, source.epoch, seq, sent.reason) not in self._arrived.get(dest_id, {}):
-                what = f"it was moved to {shown(sent.dest)}, and nothing of it is in the log of that topic"
+                what = (
+                    f"it was moved to {shown_name(sent.dest)}, and nothing of it is in the log of that topic"
+                )
                 yield state.violation(source.topic_id, sent.place.file, LETTERS, seq, sent.place.offset, what)
 
     def _check_arrived(self) -> Iterator[Violation]:
@@ -193,5 +195,7 @@ class _Walk:
                 source = sources.get((source_id, epoch))
                 if source is None or seq in source.moved or seq in source.letters:
                     continue
-                what = f"it came as {shown(move)}, and no intent to move that is in the log of where it was"
+                what = (
+                    f"it came as {shown_name(move)}, and no intent to move that is in the log of where it was"
+                )
                 yield self._state.violation(topic_id, place.file, LETTERS, None, place.offset, what)

@@ -71,7 +71,7 @@ def gather_heads(frames: FrameHeads) -> tuple[npt.NDArray[np.void], Flags]:
     inside = (lengths >= FRAME_OVERHEAD) & (offsets >= 0) & (offsets + lengths <= len(frames.buffer))
     if not inside.any():
         return np.zeros(len(frames), dtype=HEAD), inside
-    heads = gather(frames.buffer, np.where(inside, offsets, 0), HEAD)
+    heads = values_at_offsets(frames.buffer, np.where(inside, offsets, 0), HEAD)
     claimed = heads["frame_len"].astype(np.int64) + FRAME_LEN_SIZE
     parts = heads["node_len"].astype(np.int64) + heads["tag_len"] + heads["data_len"]
     sound: Flags = (
@@ -85,7 +85,7 @@ def gather_heads(frames: FrameHeads) -> tuple[npt.NDArray[np.void], Flags]:
     return heads, sound
 
 
-def gather(buffer: bytes, offsets: Longs, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+def values_at_offsets(buffer: bytes, offsets: Longs, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     """A value of `kind` at each offset."""
     windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(buffer, np.uint8), kind.itemsize)
     gathered: npt.NDArray[Any] = np.ascontiguousarray(windows[offsets]).view(kind)[:, 0]
@@ -103,7 +103,7 @@ def check_sums(frames: FrameHeads, sound: Flags) -> Flags:
     spans = zip(starts.tolist(), stops.tolist(), strict=True)
     found = np.array([checksum(buffer[start:stop]) for start, stop in spans], dtype=np.uint64)
     checked = sound.copy()
-    checked[which] = found == gather(buffer, stops, np.dtype("<u8"))
+    checked[which] = found == values_at_offsets(buffer, stops, np.dtype("<u8"))
     return checked
 
 

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from topics.audit.columnar.frame_heads import Flags, FrameHeads, Longs, gather
+from topics.audit.columnar.frame_heads import Flags, FrameHeads, Longs, values_at_offsets
 from topics.codec.log.layout import (
     CHECKSUM_SIZE,
     EXT,
@@ -177,7 +177,7 @@ class _Regions:
         """Go past a length and so many bytes, at least one. The lengths, all 0 if one of them is wrong."""
         if not self.whole or not len(which):
             return np.zeros(len(which), np.int64)
-        sizes = gather(self.buffer, self.at[which], kind).astype(np.int64)
+        sizes = values_at_offsets(self.buffer, self.at[which], kind).astype(np.int64)
         behind = self.at[which] + kind.itemsize + sizes
         self.whole = bool(((sizes > 0) & (behind <= self.stops[which])).all())
         if self.whole:
@@ -206,15 +206,15 @@ class _Exts:
         if not len(which):
             return
         at, left = self.at[which], (self.stops - self.at)[which] - EXT_HEAD.size
-        found = gather(self.buffer, at, _EXT)
+        found = values_at_offsets(self.buffer, at, _EXT)
         kinds, sizes = found["kind"].astype(np.int64), found["size"].astype(np.int64)
         sound = (kinds > self.before[which]) & _KNOWN[kinds] & (sizes > 0) & (sizes <= left)
         sound &= (_SIZES[kinds] == 0) | (_SIZES[kinds] == sizes)
         at = at + EXT_HEAD.size
         some = np.flatnonzero(sound & (kinds == Ext.WRITE_FRAMES))
-        sound[some] = gather(self.buffer, at[some], np.dtype("<u4")) >= 2
+        sound[some] = values_at_offsets(self.buffer, at[some], np.dtype("<u4")) >= 2
         some = np.flatnonzero(sound & (kinds == Ext.EXPIRES_AT))
-        self.expires[which[some]] = gather(self.buffer, at[some], np.dtype("<u8"))
+        self.expires[which[some]] = values_at_offsets(self.buffer, at[some], np.dtype("<u8"))
         for i in np.flatnonzero(sound & (kinds == Ext.PRIORITY)).tolist():
             self.jobs[which[i]] |= np.uint64(pack_job(self.buffer[at[i]], 0))
         for i in np.flatnonzero(sound & (kinds == Ext.NOT_BEFORE)).tolist():

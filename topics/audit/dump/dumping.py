@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from topics.audit.dump.segment_items import col_items, data_items, del_items, idx_items
-from topics.audit.dump.wal_items import Item, damaged, log_items, shown
+from topics.audit.dump.wal_items import Item, as_json_value, damaged, log_items
 from topics.codec.manifest import MANIFEST_FILE, decode_manifest
 from topics.codec.snapshot import SNAPSHOT_HEAD, check_head, decode_snapshot
 from topics.engine import image
@@ -111,7 +111,7 @@ def _snapshot(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- a
 
 
 def _plain(fields: dict[str, Any]) -> Item:
-    return {name: shown(value) for name, value in fields.items()}
+    return {name: as_json_value(value) for name, value in fields.items()}
 
 
 # Small files.
@@ -135,11 +135,14 @@ def _json(buffer: bytes, path: Path) -> Iterator[Item]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         yield damaged(0, len(buffer), f"no JSON: {error}")
         return
-    yield {"what": path.name, **(_plain(found) if isinstance(found, dict) else {"value": shown(found)})}
+    yield {
+        "what": path.name,
+        **(_plain(found) if isinstance(found, dict) else {"value": as_json_value(found)}),
+    }
 
 
 def _hint(buffer: bytes, path: Path) -> Iterator[Item]:
-    yield {"what": path.name, "text": shown(buffer.strip(b"\0\n"))}
+    yield {"what": path.name, "text": as_json_value(buffer.strip(b"\0\n"))}
 
 
 def _manifest(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- as every dumper
@@ -152,7 +155,7 @@ def _manifest(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- a
     yield {"what": "backup", **_plain({name: value for name, value in manifest.items() if name not in lists})}
     for name, entries in lists.items():
         for entry in entries:
-            yield {"what": name, **(entry if isinstance(entry, dict) else {"value": shown(entry)})}
+            yield {"what": name, **(entry if isinstance(entry, dict) else {"value": as_json_value(entry)})}
 
 
 _SMALL: Final[dict[str, Dumper]] = {

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from topics.audit.dump.wal_items import Item, damaged, record_fields, shown, unknown
+from topics.audit.dump.wal_items import Item, as_json_value, damaged, record_fields, unknown
 from topics.codec.log.frame import decode_frame
 from topics.codec.log.layout import FRAME_HEAD, Defect
 from topics.codec.log.run import unpack_job
@@ -112,7 +112,7 @@ def col_items(buffer: bytes, path: Path) -> Iterator[Item]:
                 ("key", block.keys, block.key_numbers),
             ):
                 if numbers is not None and numbers[at]:
-                    item[name] = shown(names[numbers[at] - 1])
+                    item[name] = as_json_value(names[numbers[at] - 1])
             if block.expires is not None and block.expires[at]:
                 item["expires_at"] = block.expires[at]
             if block.jobs is not None and block.jobs[at]:

@@ -82,7 +82,7 @@ def frame_item(buffer: bytes, offset: int, length: int) -> Item:
 
 
 def _said(control: Control) -> Item:
-    fields = {name: shown(value) for name, value in msgspec.structs.asdict(control.payload).items()}
+    fields = {name: as_json_value(value) for name, value in msgspec.structs.asdict(control.payload).items()}
     head: Item = {"topic_id": control.topic_id, "ts": control.ts, "durable": control.durable}
     if control.write_frames > 1:
         head["write_frames"] = control.write_frames
@@ -93,11 +93,11 @@ def record_fields(view: FrameView) -> Item:
     item: Item = {"topic_id": view.topic_id, "seq": view.seq, "ts": view.ts, "flags": flag_names(view.flags)}
     for name in ("node", "tag", "meta"):
         if value := getattr(view, name):
-            item[name] = shown(value)
+            item[name] = as_json_value(value)
     for kind, value in view.exts.items():
         name = Ext(kind).name.lower()
-        item[name] = shown(value) if kind in _TEXTS else int.from_bytes(value, "little")
-    item["data"] = shown(view.data)
+        item[name] = as_json_value(value) if kind in _TEXTS else int.from_bytes(value, "little")
+    item["data"] = as_json_value(view.data)
     return item
 
 
@@ -108,16 +108,16 @@ def flag_names(flags: int) -> str:
     return "|".join(flag.name or "" for flag in Flag if flags & flag)
 
 
-def shown(value: object) -> object:
+def as_json_value(value: object) -> object:
     """A value as JSON can hold it."""
     if isinstance(value, bytes | bytearray):
         return _text(bytes(value))
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, list | tuple | array):
-        return [shown(one) for one in value]
+        return [as_json_value(one) for one in value]
     if isinstance(value, Mapping):
-        return {str(key): shown(one) for key, one in value.items()}
+        return {str(key): as_json_value(one) for key, one in value.items()}
     return value
 
 

@@ -27,7 +27,7 @@ from topics.codec.log.frame import Run
 from topics.codec.log.layout import FRAME_LEN_SIZE, FRAME_OVERHEAD
 from topics.codec.log.walheader import FILE_ID_SIZE, HEADER_SIZE, WalHeader, decode_header
 from topics.codec.primitives import U32
-from topics.engine.recovery.judge import FileLook, Item, Verdict, look
+from topics.engine.recovery.judge import FileLook, Item, Verdict, examine_log_file
 from topics.engine.recovery.judge import LogState as End
 from topics.engine.recovery.recover import DamageReport, ShardKey
 from topics.host.directory.layout import find_shards, read_hint, shard_dir, wal_path
@@ -219,7 +219,7 @@ class _Log:
         header = WalHeader(
             generation=generation, shard=shard, first_frame=first_frame, file_id=bytes(FILE_ID_SIZE)
         )
-        return look(seen.file, header.encode() + data[HEADER_SIZE:])
+        return examine_log_file(seen.file, header.encode() + data[HEADER_SIZE:])
 
     def _told_alone(self, seen: FileLook) -> dict[int, int]:
         """Where one record is damaged, and its seq, which recovery has told."""

@@ -1,4 +1,4 @@
-"""One file of the log to one row: what recovery's own `look` says of it, and the checksum of each record.
+"""One file of the log to one row: what recovery's own `examine_log_file` says of it, and the checksum of each record.
 
 The row has what `engine.recovery.judge.judge` asks of a file but its items, so rows that were made anywhere are judged
 by the code that a start runs (`look_of`).
@@ -14,7 +14,7 @@ from topics.audit.scan.rows import WalRow, WalSpan, WalTask
 from topics.codec.log.control import CommitMark, Control
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import CHECKSUM_SIZE, FrameType
-from topics.engine.recovery.judge import FileLook, look
+from topics.engine.recovery.judge import FileLook, examine_log_file
 from topics.host.directory.size_limits import read_log
 from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId
@@ -35,8 +35,8 @@ def scan_wal(disk: Disk, task: WalTask) -> WalRow | None:
 
 
 def row_of(task: WalTask, buffer: bytes, *, size: int | None = None) -> WalRow:
-    """The row of a WAL file's bytes; `size` as for `look`."""
-    seen = look(WalFileId(task.generation, task.shard, task.first_frame), buffer, size=size)
+    """The row of a WAL file's bytes; `size` as for `examine_log_file`."""
+    seen = examine_log_file(WalFileId(task.generation, task.shard, task.first_frame), buffer, size=size)
     return WalRow(
         task=task, size=seen.size, header_defect=seen.header_defect, blank=seen.blank, frames=seen.frames,
         beyond=len(seen.beyond), end=seen.end, stopped_at=seen.stopped_at, clean=seen.clean, defect=seen.defect,

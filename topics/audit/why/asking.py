@@ -15,7 +15,7 @@ import msgspec
 from topics.audit.why.events import ENDINGS, events_of
 from topics.audit.why.folding import WatchedSeqs
 from topics.audit.why.kept_log import Budget, KeptLog, read_kept
-from topics.audit.why.standing import Live, Reader, arrived_as, live_of, parts_of, told_of
+from topics.audit.why.standing import Live, Reader, account_told_to_reader, arrived_as, live_of, parts_of
 from topics.audit.why.starts import FoldStart, no_start, read_snapshots, starts
 from topics.audit.why.waiting import waits_of
 from topics.audit.why.writes import stored_event
@@ -376,7 +376,7 @@ def _range(known: _KnownTopic, from_seq: int, to_seq: int | None, reader: Reader
     head = topic.head_seq
     last = min(known.watch.last, head)
     wanted = head if to_seq is None else min(to_seq, head)
-    gap = told_of(topic, from_seq + 1, known.now_ms) if from_seq < head else None
+    gap = account_told_to_reader(topic, from_seq + 1, known.now_ms) if from_seq < head else None
     parts = parts_of(topic, from_seq + 1, last, known.now_ms, known.watch.ends, reader, parts_max)
     last = parts[-1].last if parts else last
     return WhyRange(

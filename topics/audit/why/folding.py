@@ -19,7 +19,7 @@ from topics.engine.apply import Catalog
 from topics.engine.image import LogPlace
 from topics.engine.recovery.recover import Folding, ShardKey, name_damages
 from topics.host.cold.cold_disk import ColdBehind
-from topics.host.directory.loading import settle
+from topics.host.directory.loading import settle_rewritten
 from topics.log import retention
 from topics.log.floors import Reason
 from topics.log.index import LIVE
@@ -84,7 +84,7 @@ class WatchedSeqs:
         for key in sorted(log.shards):
             list(name_damages(self.catalog, log.shards[key].verdict))
         self._end()
-        settle(disk, self.catalog, start.unsure)
+        settle_rewritten(disk, self.catalog, start.unsure)
         return self._topic
 
     def has_folded(self, at: At) -> bool:

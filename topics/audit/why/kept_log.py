@@ -15,7 +15,7 @@ import attrs
 from topics.audit.checks.archived import archive_tasks
 from topics.audit.recovery import wal_tasks
 from topics.codec.log.control import CommitMark, Control
-from topics.engine.recovery.judge import FileLook, Item, Verdict, judge, look
+from topics.engine.recovery.judge import FileLook, Item, Verdict, examine_log_file, judge
 from topics.engine.recovery.recover import ShardKey
 from topics.host.directory.size_limits import log_bytes, read_log
 from topics.kernel.ports import Disk
@@ -101,7 +101,7 @@ def read_kept(disk: Disk, wanted: Callable[[Item], bool], budget: Budget) -> Kep
         buffer = read_log(disk, path) if budget.takes(size) else None
         if buffer is None:
             continue
-        seen = look(file, buffer, size=size)
+        seen = examine_log_file(file, buffer, size=size)
         syncs[file] = _marks(seen)
         looks[file] = _thin(seen, wanted)
     paths = {file: places[file][0] for file in looks}

@@ -50,7 +50,7 @@ def live_of(topic: Topic, seq: int, now_ms: int, end: End | None = None) -> Live
         durability=topic.config.durability,
         head_seq=topic.head_seq,
         now=standing(topic, seq, now_ms, end),
-        told=told_of(topic, seq, now_ms) if seq <= topic.head_seq else None,
+        told=account_told_to_reader(topic, seq, now_ms) if seq <= topic.head_seq else None,
     )
 
 
@@ -62,11 +62,11 @@ def standing(topic: Topic, seq: int, now_ms: int, end: End | None) -> Standing:
         return Standing(state="unborn")
     if end is not None:
         return Standing(state=end.state, reason=end.reason)
-    told = told_of(topic, seq, now_ms)
+    told = account_told_to_reader(topic, seq, now_ms)
     return Standing(state=told.as_, reason=told.reason)
 
 
-def told_of(topic: Topic, seq: int, now_ms: int) -> Told:
+def account_told_to_reader(topic: Topic, seq: int, now_ms: int) -> Told:
     """What a reader is told who has read up to right before it, as the account of his read has it (semantics 4)."""
     assert 1 <= seq <= topic.head_seq
     gap = tombstone.classify(topic.index, topic.floors, seq - 1, same_epoch=True).gap
@@ -84,7 +84,7 @@ def parts_of(
     what lies in the tombstone that he begins with is lost to him, whatever else became of it. `parts_max`
     parts at most; the last one says how far they go.
     """
-    gap_to = 0 if first > last else told_of(topic, first, now_ms).gap_to or 0
+    gap_to = 0 if first > last else account_told_to_reader(topic, first, now_ms).gap_to or 0
     found: list[Part] = []
     for seq in range(first, last + 1):
         part = _part(topic, seq, now_ms, ends.get(seq), reader, is_lost=seq <= gap_to)
@@ -100,7 +100,7 @@ def parts_of(
 
 def _part(topic: Topic, seq: int, now_ms: int, end: End | None, reader: Reader, *, is_lost: bool) -> Part:
     now = standing(topic, seq, now_ms, end)
-    as_ = "lost" if is_lost else told_of(topic, seq, now_ms).as_
+    as_ = "lost" if is_lost else account_told_to_reader(topic, seq, now_ms).as_
     if as_ == "delivered":
         as_ = _given(topic, seq, reader)
     at = None if end is None or end.state != now.state else end.at

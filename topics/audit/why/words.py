@@ -30,7 +30,7 @@ _LOST: Final = {
 }
 
 
-def told(found: Why | WhyRange, when: When) -> Sequence[str]:
+def why_lines(found: Why | WhyRange, when: When) -> Sequence[str]:
     """Lines. Of one seq an event each, in the log's order, and how it stands; of a reader's range one for each part."""
     if isinstance(found, Why):
         return [f"{when(event.ts)}  {_event(event, when)}" for event in found.events] + _standing(found, when)

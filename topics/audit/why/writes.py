@@ -12,7 +12,7 @@ from topics.codec.log.forwards import Forward
 from topics.codec.log.frame import FrameView, Run, decode_frame
 from topics.codec.why import Event
 from topics.host.directory.layout import path_of
-from topics.host.system.medium import Unreadable, reading
+from topics.host.system.medium import Unreadable, unreadable_on_error
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.topic import Topic
@@ -27,7 +27,7 @@ def put_event(disk: Disk, at: At, run: Run, seq: int, head: Control | None, name
     first, last, key = run.seq_start, run.seq_start + led - 1, None if result is None else result.key
     view: FrameView | None = None
     try:
-        with reading():
+        with unreadable_on_error():
             buffer = disk.read(at.path, run.offset, run.length)
         view = decode_frame(buffer, place - run.offset)
         if i >= led:
@@ -59,7 +59,7 @@ def stored_event(disk: Disk, topic: Topic, seq: int, names: dict[int, str]) -> E
         return None
     path, offset = path_of(source), index.offsets[at]
     try:
-        with reading():
+        with unreadable_on_error():
             view = decode_frame(disk.read(path, offset, index.lengths[at]), 0)
     except OSError as error:
         segment = topic.segments.holds(seq)

@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 import anyio
 
 from topics.calls.call import Steps
-from topics.calls.methods import described, named
+from topics.calls.methods import described, with_call_names
 from topics.calls.producing.batches import Batches, ProducerBatch, ProducerPut, Rules, deliver, ended
 from topics.kernel.errors import TopicsError
 
@@ -53,7 +53,7 @@ def _putting(
     return described(method, put, gives=AsyncReceipt)
 
 
-@named
+@with_call_names
 class AsyncProducer:
     """As `Producer`, inside `async with store.producer(topic) as producer`.
 

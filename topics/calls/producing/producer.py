@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from topics.calls.call import Steps
-from topics.calls.methods import described, named
+from topics.calls.methods import described, with_call_names
 from topics.calls.producing.batches import Batches, ProducerBatch, ProducerPut, Rules, deliver, ended
 from topics.kernel.errors import Code, Rejected, TopicsError
 
@@ -59,7 +59,7 @@ def _putting(put: Callable[P, ProducerPut]) -> Callable[Concatenate[Producer, P]
     return described(method, put, gives=Receipt)
 
 
-@named
+@with_call_names
 class Producer:
     """Records of one topic, written in the order in which they are put, in batches. A context manager; or call `close`.
 

@@ -17,7 +17,7 @@ import attrs
 from topics.calls.messages import MALFORMED
 from topics.calls.patience import Absence, pause_s
 from topics.calls.retry import Line, Request, Sleep
-from topics.calls.trouble import Unreachable, not_topics, told
+from topics.calls.trouble import Unreachable, error_of_answer, not_topics
 from topics.calls.watching.course import Begun, Watching
 from topics.calls.watching.cursors import Cursors
 from topics.calls.watching.events import EventParser
@@ -159,7 +159,7 @@ class RemoteWatch:
         if said.reason == _ADVICE:
             return None
         if said.topics:  # one of them is damaged, and nothing more comes of it
-            raise told(said.reason, said.error, said.detail, status=said.code)
+            raise error_of_answer(said.reason, said.error, said.detail, status=said.code)
         return said
 
     def _brought(self, value: WatchValue) -> None:

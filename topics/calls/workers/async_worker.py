@@ -24,7 +24,7 @@ from topics.calls.workers.leases import (
     STOPPED,
     Leases,
     WorkerRules,
-    reason_of,
+    nack_reason,
     retry_ms,
 )
 from topics.calls.workers.sigterm import soon, stopping_at_sigterm
@@ -110,7 +110,7 @@ class AsyncWorker(Generic[J]):
                     with anyio.move_on_after(_GIVE_BACK_S, shield=True):
                         await self.desk.ended.wait()  # else what is given back would be brought again
                         if raised is not None:  # by the body of a loop: the first of these jobs failed of it
-                            await self._give_back(self._left, reason_of(raised), failed=True)
+                            await self._give_back(self._left, nack_reason(raised), failed=True)
                         await self._give_back(self.desk.leases.held(), STOPPED)
                 finally:  # no shield of anyio holds off a task's own `cancel` on asyncio
                     bringing.cancel()
@@ -150,7 +150,7 @@ class AsyncWorker(Generic[J]):
         tell: SettleCall = AckCall(self._queue, [job])
         if failure is not None:
             _log.warning("queue %s: job %d failed", self._queue.name, job.seq, exc_info=failure)
-            tell = self._nack([job], reason_of(failure), failed=True)
+            tell = self._nack([job], nack_reason(failure), failed=True)
         failures = 0
         self._telling.add(job.lease_id)
         while not job.is_settled:

@@ -125,7 +125,7 @@ def retry_ms(deliveries: int) -> int:
     return min(_RETRY_FIRST_MS << min(deliveries - 1, 10), _RETRY_MAX_MS)
 
 
-def reason_of(error: BaseException) -> str:
+def nack_reason(error: BaseException) -> str:
     """Why a job failed, as a nack says it."""
     try:
         said = f": {error}"

@@ -76,7 +76,7 @@ def bench(
         import topics.server.main  # noqa: F401 -- that it can be started
     from topics.cli.bench.machine import describe
     from topics.cli.bench.payload import payloads
-    from topics.cli.bench.report import BenchRun, fields_of, page_of, print_report
+    from topics.cli.bench.report import BenchRun, page_of, print_report, run_fields
     from topics.cli.bench.rounds import measure
     from topics.cli.bench.workloads import WORKLOADS
 
@@ -103,7 +103,7 @@ def bench(
         except OSError as error:
             raise cannot_write("--html", page, error) from error
     if as_json:
-        sys.stdout.buffer.write(json_line(fields_of(run)))
+        sys.stdout.buffer.write(json_line(run_fields(run)))
         sys.stdout.flush()
     else:
         print_report(run)

@@ -10,7 +10,7 @@ PAYLOAD_BYTES: Final = 200
 _NUMBER_MAX: Final = 10**9
 
 
-def reading(number: int) -> str:
+def sensor_reading(number: int) -> str:
     fields = {
         "id": number,
         "kind": "reading",
@@ -27,4 +27,4 @@ def reading(number: int) -> str:
 def payloads(count: int, *, seed: int) -> list[bytes]:
     """The same seed gives the same payloads."""
     first = random.Random(seed).randrange(_NUMBER_MAX)  # noqa: S311 -- no secret
-    return [reading(first + number).encode() for number in range(count)]
+    return [sensor_reading(first + number).encode() for number in range(count)]

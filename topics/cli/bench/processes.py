@@ -38,7 +38,7 @@ def started(
         MissingPeer: there is no such program, it ended by itself, or accepts nothing.
     """
     path.mkdir(parents=True, exist_ok=True)
-    program = found(command[0])
+    program = find_program(command[0])
     said = path / SAID
     with said.open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 -- a program of the table, with arguments of ours
@@ -52,7 +52,7 @@ def started(
         _end(process)
 
 
-def found(program: str) -> str:
+def find_program(program: str) -> str:
     """Its path. Raises `MissingPeer`."""
     for place in _PLACES:
         if path := shutil.which(program, path=place):
@@ -63,7 +63,7 @@ def found(program: str) -> str:
 def version_of(program: str, option: str) -> str:
     """As it says itself."""
     said = subprocess.run(  # noqa: S603 -- a program of the table
-        [found(program), option], capture_output=True, text=True, check=False, timeout=_STOP_S
+        [find_program(program), option], capture_output=True, text=True, check=False, timeout=_STOP_S
     )
     return version_in(said.stdout + said.stderr)
 
@@ -126,7 +126,7 @@ def rabbitmq(path: Path) -> Iterator[tuple[int, int, str]]:
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(path / "plugins"),
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-start_epmd false",
     }
-    found("rabbitmq-server")
+    find_program("rabbitmq-server")
     with ExitStack() as stack:
         mapper = "epmd", "-port", str(names), "-address", HOST
         stack.enter_context(started(path / "epmd", mapper, port=names))

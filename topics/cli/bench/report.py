@@ -72,7 +72,7 @@ def print_report(run: BenchRun) -> None:
         click.echo(f"failed: {note}")
 
 
-def fields_of(run: BenchRun) -> dict[str, Any]:
+def run_fields(run: BenchRun) -> dict[str, Any]:
     """The same for machines: all rounds, and latencies at `quantiles`."""
     measured = run.measured
     return {
@@ -109,7 +109,7 @@ def page_of(run: BenchRun) -> bytes:
     plot = package / "server" / "app" / "dashboard" / "uplot"
     script = (plot / "uPlot.esm.js").read_text(encoding="utf-8")
     assert script.count(_EXPORTED) == 1
-    told = msgspec.json.encode(fields_of(run) | {"legend": LEGEND}).decode()
+    told = msgspec.json.encode(run_fields(run) | {"legend": LEGEND}).decode()
     page = (package / "cli" / "bench" / "report.html").read_text(encoding="utf-8")
     for place, text in (
         ("/*STYLE*/", (plot / "uPlot.min.css").read_text(encoding="utf-8")),

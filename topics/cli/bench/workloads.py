@@ -125,7 +125,7 @@ def work(count: int, running: Running, seconds: float) -> Sample:
     return sample
 
 
-def deliver(watchers: int, running: Running, seconds: float) -> Sample:
+def deliver_live(watchers: int, running: Running, seconds: float) -> Sample:
     """One record at a time, to everybody who waits for it."""
     sample, rest_s = Sample(), _REST_S + _REST_EACH_S * watchers
     with (
@@ -158,9 +158,13 @@ WORKLOADS: Final = (
     BenchWorkload("read", f"read by {PAGE}", _needs("read"), read),
     BenchWorkload("job", "jobs by 1", _needs("jobs"), partial(work, 1)),
     BenchWorkload("job-batch", f"jobs by {BATCH}", _needs("jobs", "batch"), partial(work, BATCH)),
-    BenchWorkload("deliver", "1 watcher", _needs("watch"), partial(deliver, 1), is_delivery=True),
+    BenchWorkload("deliver", "1 watcher", _needs("watch"), partial(deliver_live, 1), is_delivery=True),
     BenchWorkload(
-        "fan-out", f"{WATCHERS} watchers", _needs("fan-out"), partial(deliver, WATCHERS), is_delivery=True
+        "fan-out",
+        f"{WATCHERS} watchers",
+        _needs("fan-out"),
+        partial(deliver_live, WATCHERS),
+        is_delivery=True,
     ),
 )
 

@@ -32,7 +32,7 @@ from topics.cli.exchange.exporting import FORMATS, Exported, export_to, format_o
 from topics.cli.exchange.importing import FORMATS as IMPORTS
 from topics.cli.exchange.importing import ImportedFile
 from topics.cli.exchange.outlet import is_standard_output
-from topics.cli.exchange.putting import PutRules, Putting, check_key, run
+from topics.cli.exchange.putting import PutRules, Putting, check_key, put_all
 from topics.cli.io.interrupts import stopping_gently
 from topics.cli.io.quantities import counted, seqs
 from topics.cli.target.place import is_missing
@@ -217,7 +217,7 @@ def _import_file(
             records = file.records(line_max=store.limits.record_bytes, from_line=rules.from_line)
             putting = Putting(store, handle, records, file.origin, rules, gently)
             putting.is_created = is_new
-            run(putting, as_json=as_json)
+            put_all(putting, as_json=as_json)
     finally:
         file.close()
         for note in file.notes():

@@ -48,7 +48,7 @@ def why(
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
     import msgspec
 
-    from topics.audit.why.words import told
+    from topics.audit.why.words import why_lines
     from topics.cli.target.place import ServerTarget
     from topics.kernel.errors import not_a_queue
 
@@ -72,7 +72,7 @@ def why(
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
         return
-    for line in told(found, moment):
+    for line in why_lines(found, moment):
         click.echo(safe(line))
 
 

@@ -19,7 +19,7 @@ from topics.cli.core.invocation import (
     json_option,
     pass_invocation,
 )
-from topics.cli.exchange.putting import BATCH_DEFAULT, PlacedRecord, PutRules, Putting, check_key, run
+from topics.cli.exchange.putting import BATCH_DEFAULT, PlacedRecord, PutRules, Putting, check_key, put_all
 from topics.cli.io.feed import FORMATS, Payloads, field_text, format_of, payloads
 from topics.cli.io.interrupts import stopping_gently
 from topics.cli.io.quantities import parse_duration_ms
@@ -107,7 +107,7 @@ def put(
             putting = Putting(store, handle, records, source, rules, gently)
             putting.is_created = is_new and durability is not None
             putting.hint = "for plain text give --format text" if form == "jsonl" else ""
-            run(putting, as_json=as_json)
+            put_all(putting, as_json=as_json)
     finally:
         source.close()
 

@@ -100,9 +100,9 @@ def _described(error: Exception, typed: Callable[[str], str], root: Path | None 
         case TopicsError():
             return _as_typed(error, typed), code_of(error)
         case OSError():
-            from topics.host.system.refusals import told
+            from topics.host.system.refusals import refusal_line
 
-            return told(error, root), 1
+            return refusal_line(error, root), 1
         case MemoryError():
             return "out of memory", 1
     why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

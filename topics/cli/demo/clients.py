@@ -19,7 +19,15 @@ import attrs
 import topics
 from topics.calls.patience import Pace, Patience
 from topics.cli.core.failure import Failed
-from topics.cli.demo.proof import WRITERS, AckedWrite, TopicProof, WriterThread, examine, parts_of, payload
+from topics.cli.demo.proof import (
+    WRITERS,
+    AckedWrite,
+    TopicProof,
+    WriterThread,
+    demo_payload,
+    examine,
+    records_in_write,
+)
 from topics.cli.io.quantities import counted
 
 if TYPE_CHECKING:
@@ -163,8 +171,8 @@ class Writers:
         try:
             while not self._stopping.is_set():
                 parts = [
-                    topics.Raw(payload(self._rows, writer=writer.number, number=number, part=part))
-                    for part in range(parts_of(number))
+                    topics.Raw(demo_payload(self._rows, writer=writer.number, number=number, part=part))
+                    for part in range(records_in_write(number))
                 ]
                 written = topic.put_many(parts)
                 first_seq, last_seq = written.first_seq or 0, written.last_seq or 0

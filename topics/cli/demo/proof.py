@@ -32,12 +32,12 @@ WRITERS: Final = (
 )
 
 
-def parts_of(number: int) -> int:
+def records_in_write(number: int) -> int:
     """How many records the write of that number has."""
     return 1 + number % PARTS_MAX
 
 
-def payload(rows: list[bytes], *, writer: int, number: int, part: int) -> bytes:
+def demo_payload(rows: list[bytes], *, writer: int, number: int, part: int) -> bytes:
     """The record `part` of a write: who wrote it, around a row of the real input."""
     row = rows[(writer * 104_729 + number * PARTS_MAX + part) % len(rows)]
     return b'{"writer":%d,"write":%d,"part":%d,"row":%b}' % (writer, number, part, row)
@@ -107,12 +107,12 @@ def _examine_topic(
 
 
 def _examine_ack(ack: AckedWrite, rows: list[bytes], stored: dict[int, bytes], found: TopicProof) -> None:
-    parts = parts_of(ack.number)
+    parts = records_in_write(ack.number)
     found.acked_records += parts
     if ack.last_seq - ack.first_seq + 1 != parts:
         return
     for part in range(parts):
-        promised = payload(rows, writer=ack.writer, number=ack.number, part=part)
+        promised = demo_payload(rows, writer=ack.writer, number=ack.number, part=part)
         found.intact_records += stored.get(ack.first_seq + part) == promised
 
 
@@ -124,10 +124,10 @@ def _examine_writes(
     for seq, raw in stored.items():
         who = msgspec.json.decode(raw)
         writer, number, part = who["writer"], who["write"], who["part"]
-        found.foreign += raw != payload(rows, writer=writer, number=number, part=part)
+        found.foreign += raw != demo_payload(rows, writer=writer, number=number, part=part)
         writes.setdefault((writer, number), []).append((seq, part))
     for write, places in writes.items():
         first_seq = places[0][0]
-        whole = [(first_seq + part, part) for part in range(parts_of(write[1]))]
+        whole = [(first_seq + part, part) for part in range(records_in_write(write[1]))]
         found.torn_writes += places != whole
         found.unacked_writes += write not in acked

@@ -188,7 +188,7 @@ class Putting:
             self.duplicates += len(batch)
 
 
-def run(putting: Putting, *, as_json: bool) -> None:
+def put_all(putting: Putting, *, as_json: bool) -> None:
     """All steps, under a bar if somebody looks, then what became of it."""
     error: BaseException | None = None
     try:

@@ -62,7 +62,7 @@ def text_line(
     if topic is not None:
         plain, painted = f"{topic}  {plain}", f"{pen.paint(topic, 'cyan')}  {painted}"
     if isinstance(item, Record):
-        text = payload(item)
+        text = data_on_one_line(item)
         room = pen.width - len(plain)
         if pen.width and not is_full and len(text) > room:
             text = text[: max(room - 1, 0)] + "\u2026"
@@ -97,7 +97,7 @@ def _record(record: Record, pen: TerminalStyle) -> tuple[str, str]:
     return plain, painted + (f"{pen.paint(mark, 'green')}  " if mark else "")
 
 
-def payload(record: Record) -> str:
+def data_on_one_line(record: Record) -> str:
     """The data as stored, on one line."""
     if record.content_type is not None:
         return f"<{counted(len(record.raw), 'byte')} of {safe(record.content_type)}> {record.raw[:60]!r}"

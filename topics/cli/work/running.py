@@ -52,7 +52,7 @@ class JobProcess:
         """Until it ends: None if it ended with 0, else why the job failed, at most 1 KiB."""
         code = self._child.wait()
         self._pump.join(_PUMP_S)
-        return None if code == 0 else reason_of(code, self._tail)
+        return None if code == 0 else failure_reason(code, self._tail)
 
     def stop(self, *, kill: bool = False) -> None:
         """SIGTERM, or SIGKILL, to it and to what it started. It may have ended."""
@@ -84,7 +84,7 @@ def environment(job: Job, inherited: Mapping[str, str]) -> dict[str, str]:
     return kept | {PREFIX + name: text for name, text in texts.items() if "\0" not in text}
 
 
-def reason_of(code: int, stderr: bytes) -> str:
+def failure_reason(code: int, stderr: bytes) -> str:
     """Why a job failed: how its command ended, and the end of what it said."""
     how = f"exit {code}" if code > 0 else f"killed by {_signal_name(-code)}"
     room = REASON_BYTES_MAX - len(how) - len(": ")

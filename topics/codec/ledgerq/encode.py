@@ -20,7 +20,7 @@ assert _INDEX_HEAD.size == 12
 assert _INDEX_ENTRY.size == 24
 
 
-def fits(headers: Mapping[str, str]) -> bool:
+def headers_fit(headers: Mapping[str, str]) -> bool:
     """Whether an entry has room for them."""
     texts = [text for pair in headers.items() for text in pair]
     return len(headers) <= U16_MAX and all(len(text.encode()) <= U16_MAX for text in texts)
@@ -28,7 +28,7 @@ def fits(headers: Mapping[str, str]) -> bool:
 
 def encode_entry(entry: LedgerqEntry) -> bytes:
     """`entry.offset` is not written: it is where the bytes are put."""
-    assert fits(entry.headers)
+    assert headers_fit(entry.headers)
     flags, optional = 0, list[bytes]()
     if entry.priority:
         flags |= SEED.priority

@@ -21,7 +21,7 @@ import trio
 from topics.calls import consumers, records, topics
 from topics.calls.awaiting import AsyncTopicStore
 from topics.calls.call import Call, Steps, carry_out_async, drive_async
-from topics.calls.consumers import standing
+from topics.calls.consumers import answer_consumers
 from topics.calls.definitions import routers, schedules
 from topics.calls.messages import TopicSummary, summary_of
 from topics.calls.page import Page, make_page
@@ -285,7 +285,7 @@ class AsyncStore(Findings, AsyncTopicStore):
                 return ended.deleted
         self._runtime.check_open()
         await trio.lowlevel.checkpoint()
-        return standing(self._runtime.engine.catalog, call)
+        return answer_consumers(self._runtime.engine.catalog, call)
 
     async def _step(self, asked: Call[Any] | CommitConsumer) -> object:
         if isinstance(asked, CommitConsumer):

@@ -107,7 +107,7 @@ _BRINGS: Final[Mapping[int, Callable[[EngineState, int, int], None]]] = {
     SYNC: _sync,
     SERVE: _serve,
     WAITED: _serve,
-    MOVE: moves.go_on,
-    FIRE: firing.look,
-    FORWARD: late.go_on,
+    MOVE: moves.resume_due_moves,
+    FIRE: firing.fire_if_due,
+    FORWARD: late.resume_router,
 }

@@ -94,7 +94,7 @@ def resume_moves(state: EngineState) -> None:
     _set_timer(state)
 
 
-def go_on(state: EngineState, _number: int, _now_ms: int) -> None:
+def resume_due_moves(state: EngineState, _number: int, _now_ms: int) -> None:
     """The time of some topic that records go to has come."""
     for into in list(state.moves.values()):
         if into.due_ms is not None and into.due_ms <= state.time.timer_ms:

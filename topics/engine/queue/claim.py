@@ -26,7 +26,7 @@ from topics.engine.state import EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.engine.writing.change import in_lease_class
 from topics.kernel.errors import Rejected, not_a_queue
-from topics.kernel.grouped import gather, grouped
+from topics.kernel.grouped import grouped, values_at
 from topics.kernel.limits import PASS_JOBS_MAX
 from topics.log.jobs.rows import TOGETHER_MIN
 from topics.log.jobs.transitions import JobState
@@ -68,7 +68,7 @@ def queue_of(lane: Lane) -> tuple[QueueLane, Topic]:
     return lane.queue, topic
 
 
-def serve(state: EngineState, lane: Lane, now_ms: int) -> None:
+def serve_claims(state: EngineState, lane: Lane, now_ms: int) -> None:
     """Let time pass, deal out what is ready, answer those whose wait is over, and note when to look again."""
     queue, topic = lane.queue, lane.topic
     if (
@@ -159,7 +159,7 @@ def _deal(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms
         if len(seqs) == 1:  # of whatever size
             dealt = [(group[0], seqs)]
         else:
-            sizes = gather(topic.index.sizes, topic.index.find_all(seqs))
+            sizes = values_at(topic.index.sizes, topic.index.find_all(seqs))
             hands = (_shared_out if together else _in_turn)(group, seqs, sizes)
             dealt = [(claimer, hand) for claimer, hand in zip(group, hands, strict=True) if hand]
             count = sum(len(hand) for _, hand in dealt)
@@ -299,10 +299,12 @@ class _Pass(Entry, eq=False, kw_only=True):
         given = range(event.first_lease + first, event.first_lease + stop)
         group = grouped(jobs.rows_of(seqs))
         fields = zip(
-            seqs, repeat(event.nonce), given, gather(rows.until, group), gather(rows.deliveries, group),
+            seqs, repeat(event.nonce), given, values_at(rows.until, group), values_at(rows.deliveries, group),
             jobs.priorities(seqs), strict=False,
         )  # fmt: skip
-        lasting = bytes(map(and_, gather(rows.leased, group), map(eq, gather(rows.counters, group), given)))
+        lasting = bytes(
+            map(and_, values_at(rows.leased, group), map(eq, values_at(rows.counters, group), given))
+        )
         if 0 not in lasting:
             return list(map(_leased_job, fields))
         return [_leased_job(of) if lasts else None for of, lasts in zip(fields, lasting, strict=True)]

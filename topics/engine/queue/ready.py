@@ -16,7 +16,7 @@ from typing import Final
 
 from topics.codec.log.run import unpack_job
 from topics.engine.queue.rank import PRIORITY_MAX, Ranks
-from topics.kernel.grouped import gather
+from topics.kernel.grouped import values_at
 from topics.log.index import IS_LIVE, LIVE, TIMED
 from topics.log.jobs.transitions import JobState
 from topics.log.topic import Topic
@@ -223,10 +223,10 @@ class ReadyOrder:
             return seqs
         index, late = self._index, array("Q", self._fresh(seqs))
         places = index.find_all(late)
-        given = array("Q", gather(index.jobs, places) if index.jobs is not None else bytes(8 * len(late)))
+        given = array("Q", values_at(index.jobs, places) if index.jobs is not None else bytes(8 * len(late)))
         self._ranks.add_late(late, given)
         due = {job: unpack_job(job)[1] or 0 for job in set(given)}
-        since = [max(ts, due[job]) for ts, job in zip(gather(index.ts, places), given, strict=True)]
+        since = [max(ts, due[job]) for ts, job in zip(values_at(index.ts, places), given, strict=True)]
         self._waits += [ms << _SEQ_BITS | seq for ms, seq in zip(since, late, strict=True)]
         heapq.heapify(self._waits)
         self._entries += len(late)

@@ -28,7 +28,7 @@ from topics.engine.replies import JobsSettled
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
 from topics.engine.writing.change import in_class, in_lease_class
-from topics.kernel.grouped import gather, grouped
+from topics.kernel.grouped import grouped, values_at
 from topics.kernel.ids import Lease
 from topics.log.jobs.backoff import backoff_ms
 from topics.log.jobs.rows import TOGETHER_MIN, Rows
@@ -236,7 +236,7 @@ def _leased(
     """(seqs of which a live lease is meant, the number of each lease, the other seqs), as of the last `advance`."""
     rows, busy = queue.jobs.rows, queue.busy
     group = grouped(queue.jobs.rows_of(seqs))
-    counters, owners = gather(rows.counters, group), gather(rows.owners, group)
+    counters, owners = values_at(rows.counters, group), values_at(rows.owners, group)
     nonces = {owner: nonce for owner in set(owners) if (nonce := _nonce(rows, owner, node)) is not None}
     unnamed = not fenced
     meant: Iterable[Lease | None] = repeat(None) if leases is None else leases
@@ -246,7 +246,7 @@ def _leased(
         and (unnamed if lease is None else lease == (nonces[owner], counter))
         and seq not in busy
         for seq, state, owner, counter, lease in zip(
-            seqs, gather(rows.state, group), owners, counters, meant, strict=False
+            seqs, values_at(rows.state, group), owners, counters, meant, strict=False
         )
     ]
     if len(set(seqs)) != len(seqs):  # the first that counts is the one
@@ -278,7 +278,7 @@ def _rested(
     """
     assert lane.topic is not None
     config, jobs = lane.topic.config, queue.jobs
-    deliveries = gather(jobs.rows.deliveries, grouped(jobs.rows_of(seqs)))
+    deliveries = values_at(jobs.rows.deliveries, grouped(jobs.rows_of(seqs)))
     if delay_ms is not None:
         ready_at = array("Q", (now_ms + delay_ms,)) * len(seqs)
     else:
@@ -300,7 +300,7 @@ def _enqueue(
     index = lane.topic.index
     entry.seqs, entry.skipped = seqs, skipped
     if lane.topic.config.max_in_flight_per_key and index.key_ids is not None:
-        entry.keys = gather(index.key_ids, index.find_all(seqs))
+        entry.keys = values_at(index.key_ids, index.find_all(seqs))
     entry.hold(queue)
     queue.hold_keys(seqs, entry.keys)
     state.enqueue(lane.shard, entry)

@@ -11,7 +11,7 @@ it lies: a newer version wrote it, and only that may change the log.
 The mark that ends a generation covers itself as well. That it can be read is no sign that it was synced, so `rewrite`
 does not count it.
 
-`look` reads one file; `judge` compares the files of a shard. Neither changes anything.
+`examine_log_file` reads one file; `judge` compares the files of a shard. Neither changes anything.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class FileLook:
         return self.frames == 0 or any((self.file.first_frame, end) in self.marks for end in ends)
 
 
-def look(
+def examine_log_file(
     file: WalFileId, buffer: bytes, since: tuple[int, int] | None = None, *, size: int | None = None
 ) -> FileLook:
     """Read one file. Never raises: what is wrong is a value.

@@ -31,7 +31,7 @@ def kept_by(router: Router, tags: Sequence[bytes] | None, count: int) -> Sequenc
     return None if len(kept) == count else kept
 
 
-def copied(records: RecordColumns, router: Router, *, to_queue: bool) -> RecordColumns:
+def copy_columns(records: RecordColumns, router: Router, *, to_queue: bool) -> RecordColumns:
     """The columns of copies: the same ones, if nothing is left behind."""
     if records.plain:
         return records
@@ -52,7 +52,9 @@ def later(records: RecordColumns, by_ms: int) -> RecordColumns:
     )
 
 
-def told(records: RecordColumns, router: Router, epoch: int, seqs: Sequence[int], hops: int) -> RecordColumns:
+def with_origin(
+    records: RecordColumns, router: Router, epoch: int, seqs: Sequence[int], hops: int
+) -> RecordColumns:
     """With what a copy says of itself: where it is from, if the router guarantees `exactly_once`, and its hops."""
     metas = records.meta
     if router.guarantee == EXACTLY_ONCE:

@@ -19,7 +19,7 @@ from topics.engine.routers.settling import publish_first, sync_first
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
 from topics.engine.writing.change import Barrier
-from topics.engine.writing.creating import begin, creations
+from topics.engine.writing.creating import begin_topics, creations
 from topics.kernel.config import Durability, TopicConfig
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_router_name, check_topic_name
@@ -92,7 +92,7 @@ def _put(
     now_ms = _later(state, source, dest, now_ms)
     entry = _PutRouterEntry.of(source, [definition], now_ms, staged=True, must_sync=True, ticket=ticket)
     state.check_space(0, entry.size + sum(one.size for one in made), keep_reserve=True)
-    begin(state, made)
+    begin_topics(state, made)
     state.next_topic_id = max(state.next_topic_id, definition.id + 1)
     entry.state, entry.definition, entry.created = state, definition, standing is None
     _begin(state, entry)

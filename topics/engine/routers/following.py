@@ -23,7 +23,7 @@ from topics.codec.log.frame import Run, encode_run
 from topics.engine.batch import Entry, Item, frame_control
 from topics.engine.lane import Lane
 from topics.engine.replies import BroughtOver
-from topics.engine.routers.copies import copied, kept_by, later, told
+from topics.engine.routers.copies import copy_columns, kept_by, later, with_origin
 from topics.engine.routers.route import RunningRouter
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
@@ -125,8 +125,8 @@ class Copies:
     def copy(
         self, route: RunningRouter, records: RecordColumns, seqs: Sequence[int], *, last: int, ts: int, hops: int
     ) -> None:  # fmt: skip
-        """Bring over these records, the only ones that are to go up to `last`, as `told`; `seqs`: those of the source.
-        Their times are relative to `ts`.
+        """Bring over these records, the only ones that are to go up to `last`, as `with_origin`; `seqs`: those of
+        the source. Their times are relative to `ts`.
         """
         dest, first_seq, count = route.dest, self._next_seq(route.dest), len(seqs)
         if ts < self._now_ms and (last_ts := self._last_ts(dest)) > ts:
@@ -205,7 +205,7 @@ class Copies:
         if found is None:
             kept = kept_by(router, given.records.tag, count)
             records = given.records if kept is None or not kept else given.records.take(kept)
-            found = shapes[shape] = kept, copied(records, router, to_queue=to_queue)
+            found = shapes[shape] = kept, copy_columns(records, router, to_queue=to_queue)
         kept, records = found
         last, hops = first + count - 1, self.hops(route, given.hops)
         if hops > FORWARD_HOPS_MAX:
@@ -214,7 +214,7 @@ class Copies:
             self._pass(route, last)
         else:
             seqs: Sequence[int] = range(first, last + 1) if kept is None else [first + i for i in kept]
-            records = told(records, router, route.source_topic.epoch, seqs, hops)
+            records = with_origin(records, router, route.source_topic.epoch, seqs, hops)
             if self.fits(route, records):
                 self.copy(route, records, seqs, last=last, ts=given.ts, hops=hops)
 

@@ -29,7 +29,7 @@ from topics.engine.commands import BringOver
 from topics.engine.deadlines.timers import FORWARD
 from topics.engine.lane import Lane
 from topics.engine.replies import BroughtOver
-from topics.engine.routers.copies import columns_of, copied, told
+from topics.engine.routers.copies import columns_of, copy_columns, with_origin
 from topics.engine.routers.following import Copies, tell_passed
 from topics.engine.routers.orders import ForwardOrder
 from topics.engine.routers.route import RunningRouter
@@ -52,7 +52,7 @@ from topics.log.routers import match_of
 _TOO_MUCH: Final = frozenset((Code.TOPIC_FULL, Code.RECORD_TOO_LARGE, Code.DISK_LOW))
 
 
-def look(state: EngineState, lane: Lane) -> None:
+def order_late_copies(state: EngineState, lane: Lane) -> None:
     """Give orders for those of its routers that are behind, unless one is out or they rest."""
     assert lane.topic is not None
     for route in state.routes.leading_from(lane.topic_id):
@@ -64,12 +64,12 @@ def look(state: EngineState, lane: Lane) -> None:
             tell_passed(state, route)
 
 
-def go_on(state: EngineState, router_id: int, _now_ms: int) -> None:
+def resume_router(state: EngineState, router_id: int, _now_ms: int) -> None:
     """A rest is over."""
     route = state.routes.get(router_id)
     if route is not None:
         route.due_ms = None
-        look(state, route.source)
+        order_late_copies(state, route.source)
 
 
 def lose_rest(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int, room: int) -> bool:
@@ -126,7 +126,7 @@ class Forwards:
         else:
             _rest(state, route, min(MOVE_RETRY_MS << min(route.failures, 16), MOVE_RETRY_MAX_MS))
             route.failures += 1
-        look(state, route.source)
+        order_late_copies(state, route.source)
         self._settle()
 
 
@@ -205,8 +205,8 @@ def _plan(
         if hops > FORWARD_HOPS_MAX:
             continue
         columns = columns_of([found[seq] for seq in seqs], ts)
-        records = copied(columns, route.router, to_queue=route.dest_topic.jobs is not None)
-        records = told(records, route.router, route.source_topic.epoch, seqs, hops)
+        records = copy_columns(columns, route.router, to_queue=route.dest_topic.jobs is not None)
+        records = with_origin(records, route.router, route.source_topic.epoch, seqs, hops)
         if not copies.fits(route, records):
             raise Rejected(
                 Code.TOPIC_FULL,

@@ -51,7 +51,7 @@ def disarm(state: EngineState, schedule_id: int) -> None:
     state.by_timer.drop(FIRE, schedule_id)
 
 
-def look(state: EngineState, schedule_id: int, now_ms: int) -> None:
+def fire_if_due(state: EngineState, schedule_id: int, now_ms: int) -> None:
     """The time of a schedule has come, or its record has, or it is tried again."""
     alarm = state.alarms.get(schedule_id)
     if alarm is None or (alarm.ticket is not None and not alarm.ticket.done):

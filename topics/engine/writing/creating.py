@@ -28,7 +28,7 @@ def propose_create(
     wanted = [(name, config, ticket)] if letters is None else [(*letters, None), (name, config, ticket)]
     entries = creations(state, wanted, now_ms)
     state.check_space(0, sum(entry.size for entry in entries), keep_reserve=True)
-    begin(state, entries)
+    begin_topics(state, entries)
     return entries[-1].lane
 
 
@@ -53,7 +53,7 @@ def creations(
     return entries
 
 
-def begin(state: EngineState, entries: Sequence[Creation]) -> None:
+def begin_topics(state: EngineState, entries: Sequence[Creation]) -> None:
     """These topics come to stand."""
     for entry in entries:
         state.next_topic_id += 1

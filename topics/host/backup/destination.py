@@ -78,7 +78,7 @@ class Destination:
             partial.mkdir(mode=DIRECTORY_MODE)
             return cls(target, partial)
         except OSError as error:
-            raise unwritable(path, error) from error
+            raise why_unwritable(path, error) from error
 
     def check_room(self, needed: int) -> None:
         """Raises `CannotOpen` if so many bytes will not fit."""
@@ -115,7 +115,7 @@ class Destination:
             shutil.rmtree(self.partial)
 
 
-def unwritable(path: str | os.PathLike[str], error: OSError) -> CannotOpen:
+def why_unwritable(path: str | os.PathLike[str], error: OSError) -> CannotOpen:
     """What went wrong there, in one line."""
     if error.errno in FULL:
         return CannotOpen(

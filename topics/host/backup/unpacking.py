@@ -15,7 +15,7 @@ from typing import Final
 import xxhash
 
 from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, Written, too_large
-from topics.host.backup.destination import Destination, finish_backup, make_parents, unwritable
+from topics.host.backup.destination import Destination, finish_backup, make_parents, why_unwritable
 from topics.host.backup.verifying import is_of_a_backup, manifest_of
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MANIFEST_BYTES_MAX
@@ -66,7 +66,7 @@ def receive_backup(
         try:
             written = unpack_backup(pieces, target.disk, tell=tell)
         except OSError as error:
-            raise unwritable(dest, error) from error
+            raise why_unwritable(dest, error) from error
         target.finish()
     except BaseException:
         target.discard()

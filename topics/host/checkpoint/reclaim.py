@@ -34,7 +34,7 @@ from topics.host.checkpoint.steps import Blocking, Steps, Swap, disk_full
 from topics.host.segments.flags import flag_ends, note_ends
 from topics.host.segments.rewrite import Rewrite
 from topics.host.segments.segment_files import load_idx
-from topics.host.system.medium import Unreadable, reading
+from topics.host.system.medium import Unreadable, unreadable_on_error
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
 from topics.log.image import TopicImage
@@ -168,7 +168,7 @@ class Reclaimer:
             if self._pins.holds(look.id) or look.id in self.damaged:
                 continue
             try:
-                with reading():
+                with unreadable_on_error():
                     idx, rebuilt = load_idx(self._disk, look.id.topic_id, look.segment)
             except Unreadable as failed:
                 self.give_up(look.id, str(failed))

@@ -7,7 +7,7 @@ gone, the names and sizes of the segments there must say it: those of another st
 from __future__ import annotations
 
 from topics.engine.apply import Catalog
-from topics.host.cold.ownership import NOTE_FILE, adopt, are_notes_readable
+from topics.host.cold.ownership import NOTE_FILE, are_notes_readable, own_tier
 from topics.host.cold.segment_stores import OWNER_FILE, SegmentStore
 from topics.host.directory.layout import read_format
 from topics.host.directory.readstate import read_state
@@ -27,12 +27,12 @@ def adopt_tier(disk: Disk, store: SegmentStore, entropy: Entropy, *, where: str,
         OSError: either fails; do it again.
     """
     if are_notes_readable(disk, store):
-        adopt(disk, store, entropy)
+        own_tier(disk, store, entropy)
         return 0
     form = read_format(disk, where)
     catalog = Catalog() if form is None else read_state(disk, form, same_boot=same_boot).recovered.catalog
     wrong = _check_segments(store, catalog)
-    adopt(disk, store, entropy, fits=True)
+    own_tier(disk, store, entropy, fits=True)
     return wrong
 
 

@@ -15,7 +15,7 @@ from topics.host.cold.segment_stores import CHUNK, GuardedStore
 from topics.host.directory.layout import segment_path, topic_dir
 from topics.host.segments.segment_files import data_end, encode_idx
 from topics.host.segments.segment_seals import Seal, seal_of
-from topics.host.system.medium import Unreadable, reading
+from topics.host.system.medium import Unreadable, unreadable_on_error
 from topics.host.system.temporary import TEMPORARY, write_temporary
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -148,7 +148,7 @@ class SegmentCopies:
 
     def _read(self, part: str, size: int) -> bytes:
         try:
-            with reading():
+            with unreadable_on_error():
                 return self._disk.read(self._path(part), 0, size)
         except Unreadable as failed:
             raise self._unmovable(str(failed)) from failed

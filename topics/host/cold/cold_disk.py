@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from topics.host.cold.ownership import is_foreign, note_of
 from topics.host.cold.segment_stores import SegmentStore
 from topics.host.directory.layout import segment_of
-from topics.host.system.medium import Unreadable, reading
+from topics.host.system.medium import Unreadable, unreadable_on_error
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
 
@@ -42,7 +42,7 @@ class ColdBehind:
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         try:
-            with reading():
+            with unreadable_on_error():
                 return self._disk.read(path, offset, size)
         except Unreadable as error:
             if not path.endswith((".idx", ".col")):

@@ -6,7 +6,7 @@ other's for rubbish. A copy reads the cold segments of its original and touches 
 In a copy made by a backup the note says so. One made by other means would pass for the original. Two things tell it:
 
   LOCK remembers its own inode, and a copied file has another one. Then the note is marked `copied`, for good: nobody
-  can know which of the two goes on, so the operator says it (`adopt`). Not by the device: its number changes when a
+  can know which of the two goes on, so the operator says it (`own_tier`). Not by the device: its number changes when a
   file system is mounted again.
   `epoch` counts up before the first change of a slice of relocation and behind the last, first in the data directory
   and then in the cold tier. So each copy that was made before a change has an epoch that has gone by, even one of
@@ -156,7 +156,7 @@ def settle_place(disk: Disk, *, inode: int, remembered: int) -> None:
         _write_note(disk, msgspec.structs.replace(note, copied=True))
 
 
-def claim(disk: Disk, store: SegmentStore, entropy: Entropy, *, expected: int = 0) -> bytes:
+def claim_tier(disk: Disk, store: SegmentStore, entropy: Entropy, *, expected: int = 0) -> bytes:
     """The note of the data directory, by which it may change the cold tier; made if neither has one.
 
     `expected`: how many segments the state says are in a cold tier. One that is empty then is not it: as a rule a
@@ -198,7 +198,7 @@ def are_notes_readable(disk: Disk, store: SegmentStore) -> bool:
     return theirs is not None and _decoded(theirs) is not None and _readable_note(disk) is not None
 
 
-def adopt(disk: Disk, store: SegmentStore, entropy: Entropy, *, fits: bool = False) -> None:
+def own_tier(disk: Disk, store: SegmentStore, entropy: Entropy, *, fits: bool = False) -> None:
     """From now on this directory changes the tier, and every other copy of it only reads. The operator says so.
 
     `fits`: the segments there are this directory's by name and size (`adopting`), so a note that cannot be read takes
@@ -244,7 +244,7 @@ class OwnedStore(GuardedStore):
 
     def claim(self, expected: int) -> None:
         """As `claim` above."""
-        data = claim(self._disk, self, self._entropy, expected=expected)
+        data = claim_tier(self._disk, self, self._entropy, expected=expected)
         self._note = _decoded(data)
         self._changing = False
         self._tell(data)

@@ -18,7 +18,7 @@ from topics.host.directory.layout import (
     write_format,
     write_hint,
 )
-from topics.host.wal.walfile import WalFile, run
+from topics.host.wal.walfile import WalFile, carry_out_ops
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk, Entropy
 
@@ -58,7 +58,7 @@ def choose_generation(
             continue
         wal = WalFile(generation, shard, _NoEntropy())
         _resume(wal, verdict)
-        run(disk, wal.ending_mark(clock.now_ms()))
+        carry_out_ops(disk, wal.ending_mark(clock.now_ms()))
     new = attrs.evolve(form, shards=shards, generation=last + 1)
     write_format(disk, new)
     return new
@@ -71,7 +71,7 @@ def _begin_all(disk: Disk, entropy: Entropy, form: Format, verdicts: Mapping[Sha
     for shard in range(form.shards):
         verdict = verdicts.get((form.generation, shard))
         if verdict is None or verdict.tail is None:
-            go_on(disk, entropy, form.generation, shard, {}, _SMALLEST)
+            open_shard_writer(disk, entropy, form.generation, shard, {}, _SMALLEST)
 
 
 def begun_logs(disk: Disk, form: Format, places: Mapping[ShardKey, LogPlace]) -> list[Format]:
@@ -86,7 +86,7 @@ def begun_logs(disk: Disk, form: Format, places: Mapping[ShardKey, LogPlace]) ->
     return [form, *(Format(shards, generation) for generation, shards in taken.items())]
 
 
-def go_on(
+def open_shard_writer(
     disk: Disk,
     entropy: Entropy,
     generation: int,
@@ -103,7 +103,7 @@ def go_on(
         if read_hint(disk, generation, shard) != verdict.tail.file:
             write_hint(disk, verdict.tail.file)
     else:
-        run(disk, wal.begin())
+        carry_out_ops(disk, wal.begin())
     return wal
 
 

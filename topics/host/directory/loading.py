@@ -30,7 +30,7 @@ from topics.host.segments.segment_files import (
     mend_idx,
     size_here,
 )
-from topics.host.system.medium import Unreadable, reading
+from topics.host.system.medium import Unreadable, unreadable_on_error
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import UNSEEN_RECORDS_MAX
 from topics.kernel.ports import Disk
@@ -69,7 +69,7 @@ class Settled:
     unfit: Sequence[tuple[int, Segment]]
 
 
-def restore(disk: Disk) -> LoadedState:
+def load_newest_snapshot(disk: Disk) -> LoadedState:
     """Read the newest snapshot that is intact and fits its segments; what is wrong with newer ones is told.
 
     Without one recovery begins at the log's first frame, and says so if that is not there any more.
@@ -103,7 +103,9 @@ def restore(disk: Disk) -> LoadedState:
     )
 
 
-def settle(disk: ColdBehind, catalog: Catalog, unsure: Mapping[SegmentId, Sequence[int]]) -> Settled:
+def settle_rewritten(
+    disk: ColdBehind, catalog: Catalog, unsure: Mapping[SegmentId, Sequence[int]]
+) -> Settled:
     """Behind the log: where the records of each rewritten segment lie now, and which records are not there at all.
 
     A rewrite is in no log, so what the marks say of its segment's size and places is stale. It takes only what is dead
@@ -256,7 +258,7 @@ def _frame_in_log(disk: Disk, image: TopicImage, seq: int, offset: int, length: 
         return None
     path = wal_path(WalFileId(*image.regions[number][1:]))
     try:
-        with reading():
+        with unreadable_on_error():
             view = decode_frame(disk.read(path, offset, length), 0)
     except (Corrupt, FileNotFoundError, Unreadable):
         return None

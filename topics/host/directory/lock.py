@@ -38,7 +38,7 @@ from topics.host.directory.owner import (
 )
 from topics.host.system.boot import is_plain, log_mount, machine_boot_id
 from topics.host.system.filetypes import open_file
-from topics.host.system.refusals import told
+from topics.host.system.refusals import refusal_line
 from topics.kernel.errors import CannotOpen, Unusable
 
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -220,5 +220,5 @@ def _take(fd: int, root_fd: int, path: Path) -> OwnerRecord | None:
 def _cannot_open(path: Path, error: OSError) -> CannotOpen:
     reason, why = _REASONS.get(error.errno or 0, (Unusable.UNWRITABLE, ""))
     return CannotOpen(
-        reason, f"cannot open {path.parent}: {why or told(error, path.parent)}", path=str(path.parent)
+        reason, f"cannot open {path.parent}: {why or refusal_line(error, path.parent)}", path=str(path.parent)
     )

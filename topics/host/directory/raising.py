@@ -32,7 +32,7 @@ from topics.host.directory.size_limits import bytes_max
 from topics.host.segments.blocks import columns_agree, columns_of_data
 from topics.host.segments.segment_files import data_end, encode_idx
 from topics.host.segments.segment_seals import Seal, seal_of
-from topics.host.system.medium import Unreadable, reading
+from topics.host.system.medium import Unreadable, unreadable_on_error
 from topics.host.system.refusals import FULL
 from topics.host.system.temporary import TEMPORARY, write_temporary
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable
@@ -160,7 +160,7 @@ def _read(disk: Disk, segment: SegmentId, part: str) -> bytes | None:
     path = segment_path(*segment, part)
     size = disk.size(path)
     try:
-        with reading():
+        with unreadable_on_error():
             return None if size is None else disk.read(path, 0, min(size, bytes_max(path)))
     except Unreadable:
         return None

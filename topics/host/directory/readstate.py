@@ -13,12 +13,12 @@ from typing import Final
 import attrs
 
 from topics.engine.image import LogPlace
-from topics.engine.recovery.judge import Verdict, judge, look
+from topics.engine.recovery.judge import Verdict, examine_log_file, judge
 from topics.engine.recovery.recover import Recovered, ShardKey, recover
 from topics.host.cold.cold_disk import ColdBehind
 from topics.host.cold.segment_stores import SegmentStore
 from topics.host.directory.layout import Format, find_shards, find_wal_files, read_hint, wal_path
-from topics.host.directory.loading import LoadedState, Settled, restore, settle
+from topics.host.directory.loading import LoadedState, Settled, load_newest_snapshot, settle_rewritten
 from topics.host.directory.missing_logs import absent_logs
 from topics.host.directory.owner import owner_on
 from topics.host.directory.size_limits import log_bytes, read_log
@@ -57,10 +57,10 @@ def read_state(
     tell = progress or tell_nobody
     behind = ColdBehind(disk, cold)
     owner = owner_on(disk)  # first: whoever looks at a store in use misses nothing that began meanwhile
-    restored = restore(behind)
+    restored = load_newest_snapshot(behind)
     verdicts = _judge(disk, restored.places, same_boot=same_boot, progress=tell)
     recovered = recover(verdicts, restored.catalog, progress=lambda share: tell(JUDGED + share * FOLDED))
-    settled = settle(behind, recovered.catalog, restored.unsure)
+    settled = settle_rewritten(behind, recovered.catalog, restored.unsure)
     absent = absent_logs(form, owner, restored.places if restored.kept else None, verdicts)
     unabsorbed = unabsorbed_damages(disk, recovered.catalog, restored.places)
     damages = [*settled.damages, *absent, *unabsorbed, *recovered.damages]
@@ -92,7 +92,7 @@ def _judge(
         for file in found:
             progress(JUDGED * done / total)
             since = (place.offset, place.next_frame) if file.first_frame == place.file else None
-            looks.append(look(file, read_log(disk, wal_path(file)), since, size=sizes[file]))
+            looks.append(examine_log_file(file, read_log(disk, wal_path(file)), since, size=sizes[file]))
             done += sizes[file]
         verdicts[generation, shard] = judge(
             looks,

@@ -35,7 +35,7 @@ from topics.host.directory.layout import path_of, segment_path, topic_dir
 from topics.host.directory.size_limits import read_part
 from topics.host.segments.segment_files import ENDS_OF, load_idx
 from topics.host.segments.segment_seals import Seal, seal_of
-from topics.host.system.medium import Unreadable, reading
+from topics.host.system.medium import Unreadable, unreadable_on_error
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.index import LIVE
@@ -139,7 +139,7 @@ def _prepare(disk: Disk, piece: Piece) -> _Ready:
     data, frame_flags = _read_frames(disk, piece, slots)
     assert len(data) == piece.size
     try:
-        with reading():
+        with unreadable_on_error():
             before = _entries_before(disk, piece)
             has_before = disk.read(_paths(piece)[1], 0, len(before)) == before if before else True
             columns = _columns(slots, _seal(disk, piece).seed)
@@ -235,14 +235,14 @@ def _read_extent(
     """Its bytes. Where the medium does not give all of them, those of its records alone: the rest is of others."""
     path = path_of(extent.source)
     try:
-        with reading():
+        with unreadable_on_error():
             return disk.read(path, extent.offset, extent.size)
     except Unreadable:
         pass
     buffer = bytearray(extent.size)
     for at in range(extent.first, extent.first + extent.count):
         try:
-            with reading():
+            with unreadable_on_error():
                 frame = disk.read(path, offsets[at], lengths[at])
         except Unreadable as failed:
             why = f"cannot be read in the log ({failed.strerror})"

@@ -22,7 +22,7 @@ from topics.codec.segments.segment import DEAD
 from topics.host.directory.layout import segment_path, topic_dir
 from topics.host.segments.segment_files import ENDS_OF
 from topics.host.segments.segment_seals import seal_of
-from topics.host.system.medium import Unreadable, reading
+from topics.host.system.medium import Unreadable, unreadable_on_error
 from topics.host.system.temporary import TEMPORARY, write_temporary
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
@@ -89,7 +89,7 @@ def _has(disk: Disk, path: str, data: bytes) -> bool:
     """Whether these are the bytes of the file. One that cannot be read is replaced."""
     size = disk.size(path)
     try:
-        with reading():
+        with unreadable_on_error():
             return size == len(data) and disk.read(path, 0, size) == data
     except Unreadable:
         return False
@@ -113,7 +113,7 @@ def _flip(disk: Disk, path: str, flips: Sequence[_Flip]) -> None:
 
 def _flip_span(disk: Disk, path: str, flips: Sequence[_Flip]) -> None:
     first, last = flips[0][0], flips[-1][0]
-    with reading():
+    with unreadable_on_error():
         span = bytearray(disk.read(path, first, last + 1 - first))
     for at, value in flips:
         if at - first < len(span):  # a file that was cut short is for a read to tell
@@ -127,7 +127,7 @@ def _copied(disk: Disk, path: str) -> str:
     disk.create(target, 0)
     at, size = 0, disk.size(path) or 0
     while at < size:
-        with reading():
+        with unreadable_on_error():
             chunk = disk.read(path, at, min(_SPAN_MAX, size - at))
         disk.write(target, at, [chunk])
         at += len(chunk)

@@ -31,7 +31,7 @@ from topics.host.checkpoint.steps import disk_full
 from topics.host.directory.layout import segment_path, topic_dir
 from topics.host.segments.segment_files import encode_idx, load_idx, slots_of
 from topics.host.segments.segment_seals import seal_of
-from topics.host.system.medium import Unreadable, reading
+from topics.host.system.medium import Unreadable, unreadable_on_error
 from topics.host.system.temporary import TEMPORARY, write_temporary
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB
@@ -83,7 +83,7 @@ class Rewrite:
         OSError.
         """
         try:
-            with reading():
+            with unreadable_on_error():
                 idx, _ = load_idx(self.disk, self.topic_id, self.segment)
                 slots, unlabelled = slots_of(
                     self.disk, self.topic_id, self.segment, idx, of_queue=self._of_queue
@@ -119,7 +119,7 @@ class Rewrite:
         old, kept = self._old, self._kept[chunk.start : chunk.stop]
         first, last = old.offsets[kept[0]], old.offsets[kept[-1]] + old.lengths[kept[-1]]
         try:
-            with reading():
+            with unreadable_on_error():
                 buffer = self.disk.read(self._paths["data"], first, last - first)
             data = append_frames(
                 buffer,

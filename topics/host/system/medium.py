@@ -4,7 +4,7 @@ That is damage of what lies there, as a wrong checksum is: it stays, and costs w
 errors (too many open files, a full disk, a file system that is away) are of the system, and may be over the next time.
 
 Only a read tells of damage. A sync that fails with the same errno leaves unknown what is on the disk, so a call that
-syncs is never made inside `reading`.
+syncs is never made inside `unreadable_on_error`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Unreadable(OSError):
 
 
 @contextmanager
-def reading() -> Iterator[None]:
+def unreadable_on_error() -> Iterator[None]:
     """Around calls that read and do nothing else: an error of the medium becomes `Unreadable`."""
     try:
         yield

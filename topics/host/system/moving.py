@@ -13,7 +13,7 @@ import errno
 from collections.abc import Callable
 from functools import partial
 
-from topics.host.system.medium import reading
+from topics.host.system.medium import unreadable_on_error
 from topics.host.system.temporary import TEMPORARY, write_from
 from topics.kernel.ports import Disk
 
@@ -37,7 +37,7 @@ def move(disk: Disk, source: str, target: str, settle: Callable[[], None]) -> No
 
 
 def _read(disk: Disk, path: str, offset: int, size: int) -> bytes:
-    with reading():
+    with unreadable_on_error():
         return disk.read(path, offset, size)
 
 

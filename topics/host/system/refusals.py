@@ -14,7 +14,7 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
 
 
-def told(error: OSError, root: Path | None = None) -> str:
+def refusal_line(error: OSError, root: Path | None = None) -> str:
     """One line. `root`: the data directory that was worked on, which also says what still works there."""
     path, why = _path_of(error, root), error.strerror or str(error)
     if not path:

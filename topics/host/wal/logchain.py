@@ -23,7 +23,7 @@ from topics.codec.log.walheader import HEADER_SIZE
 from topics.codec.log.writes import WholeWrite, whole_writes
 from topics.codec.manifest import LogEnd, Manifest
 from topics.engine.image import LogPlace
-from topics.engine.recovery.judge import Damage, FileLook, LogState, Verdict, judge, look
+from topics.engine.recovery.judge import Damage, FileLook, LogState, Verdict, examine_log_file, judge
 from topics.engine.recovery.recover import ShardKey
 from topics.host.directory.layout import wal_path
 from topics.host.wal.logcopies import Found, Logs, find_logs, newest_named, places_reached, shards_begun
@@ -175,7 +175,7 @@ def _chain(
     looks = []
     for number in sorted(files):
         since = (end.offset, end.next_frame) if end is not None and end.file == number else None
-        seen = look(files[number].file, files[number].read(), since)
+        seen = examine_log_file(files[number].file, files[number].read(), since)
         looks.append(attrs.evolve(seen, items=()))  # of a long log they are many
     first = WalFileId(*key, end.file) if end is not None else None
     verdict = judge(looks, same_boot=False, named=named, since=first)
@@ -196,7 +196,7 @@ def _chain(
     unclosed = ""
     if broken is None and links and links[-1].found.archived and verdict.state is LogState.CLEAN:
         last = links[-1].found
-        unclosed = "" if look(last.file, last.read()).closed else last.name
+        unclosed = "" if examine_log_file(last.file, last.read()).closed else last.name
     return Chain(links=links, broken=broken, verdict=verdict, unclosed=unclosed)
 
 
@@ -210,7 +210,7 @@ def _is_ended(last: ChainFile, verdict: Verdict) -> bool:
     """Whether a log says by itself that this is all of it, as each does whose generation is followed by another one. A
     log in which nothing was ever written says nothing.
     """
-    whole = look(last.found.file, last.found.read())
+    whole = examine_log_file(last.found.file, last.found.read())
     unused = last.found.file.first_frame == 1 and whole.frames == 0
     return verdict.state is LogState.CLEAN and (unused or whole.ended)
 
@@ -239,7 +239,7 @@ def _broken(files: Mapping[int, Found], looks: Sequence[FileLook], damage: Damag
     behind = [seen for seen in looks if seen.file.first_frame >= number][:2]
     for seen in behind:
         if seen.file != damage.file or not damage.offset:
-            seen = look(seen.file, files[seen.file.first_frame].read())  # noqa: PLW2901 -- the same, with its items
+            seen = examine_log_file(seen.file, files[seen.file.first_frame].read())  # noqa: PLW2901 -- the same, with its items
         runs += [item for item in (*seen.items, *seen.beyond) if isinstance(item, Run)]
         if seen.file == damage.file and damage.offset:
             next_record = next((head for at, _, head in seen.broken if at == seen.end), None)

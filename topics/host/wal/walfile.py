@@ -81,7 +81,7 @@ class Rename(msgspec.Struct, frozen=True):
 DiskOp = Create | ExtendFile | WalWrite | SyncData | SyncDir | Rename
 
 
-def run(disk: Disk, ops: Sequence[DiskOp]) -> None:
+def carry_out_ops(disk: Disk, ops: Sequence[DiskOp]) -> None:
     """Carry operations out, one after another. Raises what the disk raises; nothing is retried."""
     for op in ops:
         op.run(disk)

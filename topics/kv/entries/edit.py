@@ -175,7 +175,7 @@ def delete_expired(entry: KvEntry, expired_at: int, now_ms: int) -> KvEntry:
     return deleted
 
 
-def counted(present: Column, amount: int) -> Column:
+def add_to_counter(present: Column, amount: int) -> Column:
     """The column after counting `amount`; refused beyond 64 bits, where a peer could not read it."""
     pos = present.pos + max(amount, 0)
     neg = present.neg + max(-amount, 0)

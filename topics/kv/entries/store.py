@@ -125,7 +125,7 @@ def join_stores(own: KvStore, other: KvStore) -> KvStore:
     return joined
 
 
-def difference(old: KvStore, new: KvStore) -> Iterable[KeyedEntry]:
+def changed_entries(old: KvStore, new: KvStore) -> Iterable[KeyedEntry]:
     """What of `new` is not the very same as in `old`: entries whose join with the old store is the new one."""
     for before, leaf in changes(old.keys, new.keys):
         after = leaf.item

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from topics.codec.cell import INT_MAX, INT_MIN
 from topics.kernel.errors import invalid
-from topics.kv.entries.edit import counted
+from topics.kv.entries.edit import add_to_counter
 from topics.kv.entries.entry import Column, Tag, total_of
 from topics.kv.entries.wire import name_digest
 from topics.kv.operations.keyspace import Keyspace
@@ -34,7 +34,7 @@ class CounterOperations(Keyspace):
         known = looked.find(Tag.COUNTER, digest)
         present = known if isinstance(known, Column) else Column(self._replica, 0, 0)
         assert present.replica == self._replica
-        edit.put(Tag.COUNTER, digest, counted(present, amount))
+        edit.put(Tag.COUNTER, digest, add_to_counter(present, amount))
         self._commit(looked, edit)
         # After a delete there may be what others have counted without knowing of it.
         before = 0 if looked.expired else total_of(looked.elements(Tag.COUNTER))

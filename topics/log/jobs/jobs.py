@@ -18,7 +18,7 @@ from topics.codec.log.leases import NOBODY, Claimed, Extended, Grant, Released
 from topics.codec.log.run import unpack_job
 from topics.kernel.config import RetryBackoff, TopicConfig
 from topics.kernel.deadlines import NEVER, Deadlines
-from topics.kernel.grouped import Group, fill, gather, grouped, scatter
+from topics.kernel.grouped import Group, fill, grouped, scatter, values_at
 from topics.kernel.ids import Lease
 from topics.log.index import LIVE, Index
 from topics.log.jobs.bucket import Bucket
@@ -67,7 +67,7 @@ class Jobs(States):
         job_rows = self.index.job_rows
         assert job_rows is not None
         if isinstance(positions, range):
-            return gather(job_rows, positions)
+            return values_at(job_rows, positions)
         return [job_rows[at] if at >= 0 else 0 for at in positions]
 
     def state(self, seq: int) -> JobState:
@@ -235,7 +235,7 @@ class Jobs(States):
 
     def _let_go(self, rows: Sequence[int]) -> None:
         """These, which were never delivered, rest no longer: each is as if it had just come."""
-        seqs = gather(self.rows.seqs, group := grouped(rows))
+        seqs = values_at(self.rows.seqs, group := grouped(rows))
         self.change_all(group, Change.RETURNED)
         assert self.index.job_rows is not None
         fill(self.index.job_rows, self.index.find_all(seqs), 0)
@@ -354,7 +354,7 @@ class Jobs(States):
     def _look_behind(self, rows: Group, instant: int) -> None:
         """`advance` is to come to these when that instant has passed: what has changed by then it passes over."""
         self._drop_stale()
-        self.due.add_all(instant, gather(self.rows.seqs, rows))
+        self.due.add_all(instant, values_at(self.rows.seqs, rows))
 
     def _look_at(self, row: int, instant: int) -> None:
         """As `_look_behind`, of one."""
@@ -375,14 +375,14 @@ class Jobs(States):
         if len(places) == 1:
             self._one_gone(places[0])
             return
-        found = [row for row in gather(job_rows, places) if row]
+        found = [row for row in values_at(job_rows, places) if row]
         if found:
             rows = grouped(found)
             self.change_all(rows, Change.GONE)
             self.rows.free(rows)
             fill(job_rows, places, 0)
         if self.freed is not None and key_ids is not None:  # another one of the key is the next
-            self.freed += [key for key in gather(key_ids, places) if key]
+            self.freed += [key for key in values_at(key_ids, places) if key]
 
     def _one_gone(self, at: int) -> None:
         """As `_gone`, of the record at one position."""

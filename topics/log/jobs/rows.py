@@ -12,7 +12,7 @@ from operator import or_
 from typing import Final
 
 from topics.kernel.config import RetryBackoff
-from topics.kernel.grouped import Column, Group, clear, fill, gather, grouped, scatter
+from topics.kernel.grouped import Column, Group, clear, fill, grouped, scatter, values_at
 from topics.kernel.limits import U32_MAX
 from topics.log.jobs.backoff import backoff_ms
 from topics.log.jobs.image import JobImage
@@ -120,18 +120,18 @@ class Rows:
         """These have leases with these numbers; whose, and until when, is for `own` to say. `deliveries_max`: no rest
         is behind the last of so many; 0: it is as any other.
         """
-        if 1 in (lapsed := gather(self.leased, rows)):  # time has ended that lease, and no event
+        if 1 in (lapsed := values_at(self.leased, rows)):  # time has ended that lease, and no event
             self.reasons.update(zip(compress(rows, lapsed), repeat(EXPIRED)))
         fill(self.leased, rows, 1)
         scatter(self.counters, rows, counters)
-        deliveries = array("I", [times + (times < U32_MAX) for times in gather(self.deliveries, rows)])
+        deliveries = array("I", [times + (times < U32_MAX) for times in values_at(self.deliveries, rows)])
         scatter(self.deliveries, rows, deliveries)
         if backoff is None:
             fill(self.backoffs, rows, 0)
         else:
             rests = [
                 _rest(backoff, times, seq, deliveries_max)
-                for times, seq in zip(deliveries, gather(self.seqs, rows), strict=True)
+                for times, seq in zip(deliveries, values_at(self.seqs, rows), strict=True)
             ]
             scatter(self.backoffs, rows, array("Q", rests))
 
@@ -162,7 +162,7 @@ class Rows:
 
     def drop_owners(self, rows: Group) -> None:
         """Nobody had these."""
-        self.owner_names.release_all(gather(self.owners, rows))
+        self.owner_names.release_all(values_at(self.owners, rows))
         fill(self.owners, rows, 0)
 
     def drop_owner(self, row: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Final
 
-from topics.kernel.grouped import Group, gather, grouped, scatter
+from topics.kernel.grouped import Group, grouped, scatter, values_at
 from topics.log.index import Index
 from topics.log.jobs.rows import Rows
 from topics.log.jobs.transitions import NEXT, REFUSED, Change, JobState
@@ -35,7 +35,7 @@ class States:
 
     def open_to(self, change: Change, rows: Sequence[int]) -> Sequence[int]:
         """The same, 0 for those to which it does nothing."""
-        after = bytes(gather(self.rows.state, grouped(rows))).translate(NEXT[change])
+        after = bytes(values_at(self.rows.state, grouped(rows))).translate(NEXT[change])
         if REFUSED not in after:
             return rows
         return [row if state != REFUSED else 0 for row, state in zip(rows, after, strict=True)]
@@ -56,11 +56,11 @@ class States:
 
     def change_all(self, rows: Group, change: Change) -> None:
         """As `change`, of each of these."""
-        before = bytes(gather(self.rows.state, rows))
+        before = bytes(values_at(self.rows.state, rows))
         after = before.translate(NEXT[change])
         assert REFUSED not in after
         if self.ended is not None and change not in _LEASED_ON:
-            self.ended += compress(gather(self.rows.seqs, rows), map(_IN_FLIGHT.__eq__, before))
+            self.ended += compress(values_at(self.rows.seqs, rows), map(_IN_FLIGHT.__eq__, before))
         if self.index.key_ids is not None:
             self._change_keys(rows, before, after)
         for state in set(before):
@@ -70,9 +70,9 @@ class States:
         scatter(self.rows.state, rows, after)
 
     def _change_keys(self, rows: Group, before: bytes, after: bytes) -> None:
-        key_ids, deliveries = self.index.key_ids, gather(self.rows.deliveries, rows)
+        key_ids, deliveries = self.index.key_ids, values_at(self.rows.deliveries, rows)
         assert key_ids is not None
-        places = self.index.find_all(gather(self.rows.seqs, rows))
+        places = self.index.find_all(values_at(self.rows.seqs, rows))
         for at, times, old, new in zip(places, deliveries, before, after, strict=True):
             if key_ids[at] and old != new:
                 self._change_key(key_ids[at], times, old, new)

@@ -247,7 +247,7 @@ class _Scan:
         late = own = 0
         if index.expires is not None:
             timed = masks.of_flags(flags, _IS_TIMED) & alive
-            late = timed and timed & masks.below(index.expires[start:stop], self.now_ms)
+            late = timed and timed & masks.mask_below(index.expires[start:stop], self.now_ms)
         left = alive ^ late
         if self.own and index.node_ids is not None:
             own = left & self.own.of(index.node_ids[start:stop])

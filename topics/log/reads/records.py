@@ -13,7 +13,7 @@ from itertools import accumulate
 
 import msgspec
 
-from topics.kernel.grouped import gather, grouped
+from topics.kernel.grouped import grouped, values_at
 from topics.kernel.limits import U32_MAX
 from topics.log.reads.frames import FramesPlan, extents_at
 from topics.log.topic import Topic
@@ -65,7 +65,7 @@ def plan(topic: Topic, query: RecordsQuery) -> RecordsPlan:
         seqs = array("Q", [seq for seq, at in zip(asked, places, strict=True) if at >= 0])
         places = [at for at in places if at >= 0]
     places = grouped(places)
-    lengths, sizes = array("I", gather(index.lengths, places)), gather(index.sizes, places)
+    lengths, sizes = array("I", values_at(index.lengths, places)), values_at(index.sizes, places)
     if len(places) > query.limit or (sum(sizes) > query.bytes_max and len(places) > 1):
         fitting = min(max(bisect_right(list(accumulate(sizes)), query.bytes_max), 1), query.limit)
         first_left = seqs[fitting]
@@ -73,7 +73,7 @@ def plan(topic: Topic, query: RecordsQuery) -> RecordsPlan:
         gone = gone[: bisect_left(gone, first_left)]
         places = places[:fitting]
         del seqs[fitting:], lengths[fitting:]
-    offsets = array("I", gather(index.offsets, places))
+    offsets = array("I", values_at(index.offsets, places))
     return RecordsPlan(
         topic=topic.name, topic_id=topic.topic_id, seqs=seqs, offsets=offsets, lengths=lengths,
         extents=extents_at(topic, seqs, offsets, lengths), gone=gone, left=left, damaged=query.damaged,

@@ -31,7 +31,7 @@ from topics.server.wire.again import Again, ServedHead
 from topics.server.wire.answers import AnswerWriter
 from topics.server.wire.bodies import read_body
 from topics.server.wire.edges import PolledEdge
-from topics.server.wire.handshake import accepted
+from topics.server.wire.handshake import accept_websocket
 from topics.server.wire.head import WireHead, parse_head
 from topics.server.wire.link import LINGER_S, PeerLink
 from topics.server.wire.patience import Phase, WireOptions
@@ -265,7 +265,7 @@ class WireConnection(RestingConnection):
         """To its end, as a stream of its key. Raises `Rejected` before it has begun."""
         key = admitted.key
         admitted.end()
-        protocol = accepted(text, self.site.options.limits)
+        protocol = accept_websocket(text, self.site.options.limits)
         self.site.begin_stream(key)
         try:
             self._socket = WebSocket(self._link, self.site, protocol, key)

@@ -16,7 +16,7 @@ from topics.kernel.limits import Limits
 SUBPROTOCOL: Final = Subprotocol("topics.v0")
 
 
-def accepted(text: bytes, limits: Limits) -> ServerProtocol:
+def accept_websocket(text: bytes, limits: Limits) -> ServerProtocol:
     """The protocol behind a good head that asks for a WebSocket, which it has been told; what to send is in it.
 
     Raises:

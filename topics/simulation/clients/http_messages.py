@@ -213,7 +213,7 @@ def config_fields(config: TopicConfig) -> Mapping[str, Any]:
     }
 
 
-def accepted(match: Match | None, tag: str) -> bool:
+def matches_tag(match: Match | None, tag: str) -> bool:
     return match is None or match.accepts(tag.encode())
 
 

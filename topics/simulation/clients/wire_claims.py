@@ -15,7 +15,7 @@ from topics.engine.commands import Append, DeleteRecords
 from topics.engine.replies import Appended, Reply
 from topics.kernel.errors import Code
 from topics.log.reads.diff import DiffPlan, DiffQuery
-from topics.simulation.clients.http_messages import SimulatedRequest, SimulatedResponse, accepted, payloads
+from topics.simulation.clients.http_messages import SimulatedRequest, SimulatedResponse, matches_tag, payloads
 from topics.simulation.ledger import Ledger
 from topics.simulation.oracle import PromiseBroken
 
@@ -104,6 +104,6 @@ class WireClaims:
                 raise PromiseBroken(f"seq {seq} behind {before} in a page up to {after}")
             if self._planned.get((query.topic, fields["epoch"], seq)) != data:
                 raise PromiseBroken(f"seq {seq} of {query.topic} came as {data!r}, and no page held that")
-            if not accepted(query.match, tag):
+            if not matches_tag(query.match, tag):
                 raise PromiseBroken(f"seq {seq} with tag {tag!r} passed the filter {query.match}")
             before = seq

@@ -93,7 +93,7 @@ def heads_ahead(
     return sorted(found, key=lambda head: (head.stamp, head.key, head.hash))
 
 
-def reading(heads: Heads, eff: Callable[[KeyHead], HLC]) -> Inspection:
+def inspect_heads(heads: Heads, eff: Callable[[KeyHead], HLC]) -> Inspection:
     """All of it, for `inspect`; `get` takes the value."""
     if not heads:
         return MISSING

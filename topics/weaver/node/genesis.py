@@ -64,7 +64,7 @@ class Genesis(NamedTuple):
         return found
 
 
-def found(store: IntentionStore, key: KeyPair, genesis: Genesis) -> Committed:
+def write_genesis(store: IntentionStore, key: KeyPair, genesis: Genesis) -> Committed:
     """Write the first intention of a store that was opened under the id of its genesis."""
     if len(store) or genesis.store_id != store.store_id or genesis.kind != store.kind:
         raise WrongState("a store is founded when it is empty, under the id and type of its genesis")

@@ -27,7 +27,7 @@ from topics.weaver.graph.heads import (  # fmt: skip
     KeyHead,
     after_write,
     heads_ahead,
-    reading,
+    inspect_heads,
     signed,
     winner,
 )
@@ -106,7 +106,7 @@ class StateBackend:
         """Everything about a key: winner, conflict, all heads."""
         self.settle()
         heads = self._entries.get(key)
-        return MISSING if heads is None else reading(heads, self._eff)
+        return MISSING if heads is None else inspect_heads(heads, self._eff)
 
     def entries(
         self, prefix: bytes = b"", *, after: bytes | None = None, limit: int = 1000

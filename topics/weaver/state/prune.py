@@ -25,7 +25,15 @@ from topics.weaver.state.projection import StateBackend
 from topics.weaver.store.intention_store import IntentionStore
 from topics.weaver.store.journal_items import ItemKind, JournalHeader, Received, encode_clock, pack
 from topics.weaver.store.replay import Replay, SignatureCheck
-from topics.weaver.store.settled import PIECE, Settlement, Stub, below, digest_of, encode_stubs, settled_nodes
+from topics.weaver.store.settled import (
+    PIECE,
+    Settlement,
+    Stub,
+    digest_of,
+    encode_stubs,
+    intentions_below,
+    settled_nodes,
+)
 from topics.weaver.sync.limits import FRONTIER_MAX
 
 KEPT_MAX: Final = 250_000  # hashes a settlement names; they are one item of the journal
@@ -53,7 +61,7 @@ def stable(graph: Graph, active: Sequence[bytes]) -> Frontier:
             if node.prev is not None:
                 covered.add(node.prev.hash)
     frontier = Frontier(tuple(sorted((author, name) for name, author in tips.items())))
-    assert all(seen[name] == everybody for name in below(graph, frontier) or ()), "causally closed"
+    assert all(seen[name] == everybody for name in intentions_below(graph, frontier) or ()), "causally closed"
     return frontier
 
 
@@ -68,16 +76,18 @@ def prune(store: IntentionStore, state: StateBackend, active: Sequence[bytes]) -
     if status.seq < status.head_seq:
         raise Rejected(Code.NOT_READY, "prune: the projection is stalled, so the heads to keep are not known")
     frontier = stable(store.graph, active)
-    found = below(store.graph, frontier)
+    found = intentions_below(store.graph, frontier)
     assert found is not None, "its tips come from this graph"
     if frontier == store.frontier or any(tip not in found for _, tip in store.frontier.tips):
         return None
     heads = [head.hash for entry in state.part.entries.values() for head in entry]
     heads += [hash_of(proof.first.body) for proof in store.evidence.values()]
-    return settle(store, frontier, [name for name in _needed(store.graph, frontier, heads) if name in found])
+    return prune_history(
+        store, frontier, [name for name in _needed(store.graph, frontier, heads) if name in found]
+    )
 
 
-def settle(store: IntentionStore, frontier: Frontier, kept: Iterable[bytes]) -> Settlement:
+def prune_history(store: IntentionStore, frontier: Frontier, kept: Iterable[bytes]) -> Settlement:
     """Write down that history below the frontier is pruned but for `kept`, and drop it."""
     settlement, nodes = _settlement(store, frontier, kept)
     assert settlement.is_signed_by(store.node_key, store.store_id)
@@ -109,7 +119,7 @@ def snapshot(store: IntentionStore) -> list[bytes]:
     return [header.encode(), *_history(store, store.settlement.seq)]
 
 
-def adopt(store: IntentionStore, items: Sequence[bytes], server: bytes, now_ms: int) -> int:
+def adopt_snapshot(store: IntentionStore, items: Sequence[bytes], server: bytes, now_ms: int) -> int:
     """Take a peer's snapshot in: how many intentions it brought. Names and places of settled ones are taken on the
     peer's word, which it signed; what was kept is verified like anything else.
 
@@ -136,10 +146,10 @@ def adopt(store: IntentionStore, items: Sequence[bytes], server: bytes, now_ms: 
     frontier = _joint(store.graph, store.frontier, settlement.frontier)
     heads = [*settlement.kept, *(store.settlement.kept if store.settlement is not None else ())]
     heads += [hash_of(proof.first.body) for proof in store.evidence.values()]
-    found = below(store.graph, frontier)
+    found = intentions_below(store.graph, frontier)
     assert found is not None, "both frontiers are of this graph now"
     kept = [name for name in _needed(store.graph, frontier, heads) if name in found]
-    settle(store, frontier, kept)
+    prune_history(store, frontier, kept)
     return len(fresh)
 
 

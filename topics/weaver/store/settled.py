@@ -152,7 +152,7 @@ def settled_nodes(graph: Graph, frontier: Frontier, kept: Sequence[bytes], seq: 
     """The nodes of the first `seq` that a settlement leaves stubs of, in witness order. Raises `Corrupt` for a
     frontier that is not of this graph.
     """
-    found = below(graph, frontier)
+    found = intentions_below(graph, frontier)
     if found is None:
         raise Corrupt("settlement: a tip of its frontier is not here")
     if any(graph.nodes[tip].author != author for author, tip in frontier.tips):
@@ -167,7 +167,7 @@ def digest_of(nodes: Iterable[Node], walls: Iterable[int]) -> bytes:
     return blake3(encode_stubs(Stub.of(node, wall_ms) for node, wall_ms in zip(nodes, walls, strict=True)))
 
 
-def below(graph: Graph, frontier: Frontier) -> frozenset[bytes] | None:
+def intentions_below(graph: Graph, frontier: Frontier) -> frozenset[bytes] | None:
     """The hashes at or below a frontier; None if one of its tips is unknown. Iterative; each node is visited once."""
     tips = [graph.nodes.get(tip) for _, tip in frontier.tips]
     waiting = [node for node in tips if node is not None]

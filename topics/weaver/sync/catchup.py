@@ -14,7 +14,7 @@ from topics.codec.primitives import U32
 from topics.crypto.keys import KEY_SIZE
 from topics.kernel.errors import Corrupt, Rejected
 from topics.kernel.ports import Clock
-from topics.weaver.state.prune import adopt, snapshot
+from topics.weaver.state.prune import adopt_snapshot, snapshot
 from topics.weaver.store.intention_store import IntentionStore
 from topics.weaver.store.settled import Settlement
 from topics.weaver.sync.limits import SNAPSHOT_MAX, SNAPSHOT_PART
@@ -105,7 +105,7 @@ class CatchUp:
             return self.request()
         try:
             items = unpack_items(b"".join(self._parts))
-            self.brought = adopt(self._store, items, self._server, self._clock.now_ms())
+            self.brought = adopt_snapshot(self._store, items, self._server, self._clock.now_ms())
         except (Corrupt, Rejected) as error:
             return self._fail(error.message)
         self.state = CatchUpStage.ADOPTED

@@ -17,7 +17,7 @@ from topics.weaver.model.frontier import Frontier
 from topics.weaver.model.intention import verify
 from topics.weaver.store.intention_store import IntentionStore
 from topics.weaver.store.report import IngestReport, Outcome
-from topics.weaver.store.settled import below
+from topics.weaver.store.settled import intentions_below
 from topics.weaver.store.witness import Witness
 from topics.weaver.sync.limits import BOOTSTRAP_BATCH
 from topics.weaver.sync.ranges import FULL, Fold, HashRange, HashSet
@@ -89,14 +89,14 @@ class Inventory:
             self._view = self._own_view()
         if frontier == self._view_of:
             return self._view
-        theirs = below(self.store.graph, frontier)
-        own = below(self.store.graph, self._view_of)
+        theirs = intentions_below(self.store.graph, frontier)
+        own = intentions_below(self.store.graph, self._view_of)
         if theirs is None or own is None:
             return None
         return Witnessed(self.store.graph, own | theirs)
 
     def _own_view(self) -> Witnessed:
-        settled = below(self.store.graph, self.frontier)
+        settled = intentions_below(self.store.graph, self.frontier)
         assert settled is not None, "a node knows its own frontier"
         return Witnessed(self.store.graph, settled)
 

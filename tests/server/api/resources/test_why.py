@@ -8,7 +8,7 @@ import trio
 
 from tests.server.api.asking import ask, said
 from tests.server.wire.places import alone, begun, new_site, open_site
-from topics.audit.why.words import told as lines
+from topics.audit.why.words import why_lines as lines
 from topics.codec.why import Why, WhyRange
 from topics.server.auth.keys import Keys
 from topics.server.auth.lines import parse_keys

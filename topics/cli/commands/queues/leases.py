@@ -60,7 +60,7 @@ def claim(
       topics queue claim mail --lease 5m
       topics queue ack mail 17
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
-    from topics.cli.io.lines import job_line, payload
+    from topics.cli.io.lines import data_on_one_line, job_line
 
     lease_ms = None if lease is None else _lease_ms(lease)
     wait_s = asked_ms("--wait", wait) / 1000
@@ -73,7 +73,7 @@ def claim(
             sys.stdout.buffer.write(job_line(job, told | {"priority": job.priority}))
         else:
             sys.stdout.buffer.write(
-                f"{job.seq:>6}  {job.lease_id}  {payload(job)}\n".encode(errors="backslashreplace")
+                f"{job.seq:>6}  {job.lease_id}  {data_on_one_line(job)}\n".encode(errors="backslashreplace")
             )
     if not jobs and not as_json:
         say(f"{queue}: no job is ready", "topics: ", colour="cyan")

@@ -52,23 +52,25 @@ class RecordIn(msgspec.Struct, gc=False):
         msgspec.Raw,
         s.said('Any JSON value, stored and returned byte for byte; or bytes, as `{"$bytes": BASE64}`'),
     ]
-    tag: Annotated[str | None, s.named("What deletes and filters select by, at most 256 bytes")] = None
-    node: Annotated[str | None, s.named("Who writes it, at most 128 bytes")] = None
-    key: Annotated[str | None, s.named("At most 256 bytes")] = None
-    content_type: Annotated[str | None, s.named("Of `data` that is bytes; at most 255 bytes")] = None
+    tag: Annotated[str | None, s.nonempty_text("What deletes and filters select by, at most 256 bytes")] = (
+        None
+    )
+    node: Annotated[str | None, s.nonempty_text("Who writes it, at most 128 bytes")] = None
+    key: Annotated[str | None, s.nonempty_text("At most 256 bytes")] = None
+    content_type: Annotated[str | None, s.nonempty_text("Of `data` that is bytes; at most 255 bytes")] = None
     dedup_id: Annotated[
-        str | None, s.named("Of two records with one id the second is dropped; at most 256 bytes")
+        str | None, s.nonempty_text("Of two records with one id the second is dropped; at most 256 bytes")
     ] = None
-    ttl_ms: Annotated[int | None, s.counted("It expires so long after its ts")] = None
-    priority: Annotated[int | None, s.counted("Of a job, 0 to 9")] = None
-    delay_ms: Annotated[int | None, s.counted("Of a job: not before so long after its ts")] = None
+    ttl_ms: Annotated[int | None, s.counter("It expires so long after its ts")] = None
+    priority: Annotated[int | None, s.counter("Of a job, 0 to 9")] = None
+    delay_ms: Annotated[int | None, s.counter("Of a job: not before so long after its ts")] = None
     meta: Annotated[msgspec.Raw, s.said(**s.or_null(s.META))] = _NO_META
 
 
 class _WriteIn(msgspec.Struct, kw_only=True):
-    node: Annotated[str | None, s.named("Of the records that have none of their own")] = None
+    node: Annotated[str | None, s.nonempty_text("Of the records that have none of their own")] = None
     idempotency_key: Annotated[
-        str | None, s.named("A retry with it is answered as the first write was, and writes nothing")
+        str | None, s.nonempty_text("A retry with it is answered as the first write was, and writes nothing")
     ] = None
     create: Annotated[
         bool | None, s.said("Create an absent topic; the server's `TOPICS_AUTO_CREATE` if not given")
@@ -78,7 +80,7 @@ class _WriteIn(msgspec.Struct, kw_only=True):
         None
     )
     expected_head: Annotated[
-        int | None, s.counted("Write only if this is the last assigned seq, else 409 `seq_mismatch`")
+        int | None, s.counter("Write only if this is the last assigned seq, else 409 `seq_mismatch`")
     ] = None
     return_seqs: Annotated[bool | None, s.said("Give `seqs`; as in the query")] = None
 

@@ -47,16 +47,16 @@ from topics.store.writer import BatchTiming
 
 _Of = Callable[[str, Any, Limits], Ack | Nack | Extend]
 WORKS_MAX: Final = 256  # queues that push to one connection
-_NODE: Final = s.named("Whose the leases are, at most 128 bytes")
+_NODE: Final = s.nonempty_text("Whose the leases are, at most 128 bytes")
 
 
 class WorkIn(msgspec.Struct, gc=False):
     """What a worker takes."""
 
     node: Annotated[str, _NODE]
-    max: Annotated[int | None, s.counted("Jobs at a time; 1 to 1000", default=1)] = None
+    max: Annotated[int | None, s.counter("Jobs at a time; 1 to 1000", default=1)] = None
     lease_ms: Annotated[
-        int | None, s.counted("For how long; 100 to 86 400 000. As the queue says if not given")
+        int | None, s.counter("For how long; 100 to 86 400 000. As the queue says if not given")
     ] = None
 
 

@@ -195,7 +195,7 @@ def appended_json(topic: str, reply: Appended, *, with_seqs: bool) -> bytes:
 class DeleteIn(msgspec.Struct, gc=False):
     """A delete as a client asks it."""
 
-    before_seq: Annotated[int | None, s.counted("Every record below this seq, of those published by now")] = (
+    before_seq: Annotated[int | None, s.counter("Every record below this seq, of those published by now")] = (
         None
     )
     match: Annotated[msgspec.Raw, s.said(**s.ref("MatchOrNull"))] = ABSENT
