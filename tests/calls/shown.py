@@ -29,6 +29,7 @@ NOT_COMPARED = {
     "idempotency_key",
     "repeats_until",
 }  # of the clock, or of the moment, or made up by a client
+SYNCED = "synced"  # an event of `why` that comes when a second is over
 OF_JOBS = ("deliveries", "priority", "state", "reason", "worker")
 
 
@@ -48,7 +49,7 @@ def shown(value: Any) -> Any:
         case dict():
             return {name: shown(one) for name, one in value.items() if name not in NOT_COMPARED}
         case list() | tuple() | range():
-            return [shown(one) for one in value]
+            return [shown(one) for one in value if getattr(one, "event", "") != SYNCED]
         case topics.AsyncTopic() | topics.AsyncConsumer():
             return type(value).__name__.removeprefix("Async")
     if attrs.has(type(value)):

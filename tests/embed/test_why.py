@@ -6,11 +6,13 @@ import errno
 import pathlib
 import time
 
+import msgspec
 import pytest
 
 import topics
 from topics.audit.why.asking import why as why_by_files
 from topics.audit.why.asking import why_range as range_by_files
+from topics.codec.why import Why
 from topics.embed.store import Store
 from topics.host.system.readonly import ReadOnlyDisk
 from topics.kernel.errors import Code, Corrupt
@@ -36,6 +38,11 @@ def fill(store: topics.Store) -> None:
     job.nack(reason="no such host")
 
 
+def without_syncs(found: Why) -> Why:
+    """One may come between two looks, when its second is over."""
+    return msgspec.structs.replace(found, events=[one for one in found.events if one.event != "synced"])
+
+
 def test_it_tells_what_the_files_tell(tmp_path: pathlib.Path) -> None:
     with topics.open(tmp_path / "data") as store:
         fill(store)
@@ -43,7 +50,8 @@ def test_it_tells_what_the_files_tell(tmp_path: pathlib.Path) -> None:
             disk = ReadOnlyDisk(tmp_path / "data")
             now_ms = time.time_ns() // 1_000_000
             for topic, seq in (("orders", 1), ("orders", 3), ("orders", 5), ("orders", 6), ("mails", 1)):
-                assert store.why(topic, seq) == why_by_files(disk, "", topic, seq, now_ms=now_ms)
+                by_files = why_by_files(disk, "", topic, seq, now_ms=now_ms)
+                assert without_syncs(store.why(topic, seq)) == without_syncs(by_files)
             found = store.why_range("orders", 0)
             assert found == range_by_files(disk, "", "orders", 0, now_ms=now_ms)
             assert [(part.first, part.last, part.as_) for part in found.parts] == [
