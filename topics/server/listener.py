@@ -171,9 +171,7 @@ class Listener:
                 while self._open:
                     await self._one_less.park()
             finally:
-                for slot in list(
-                    self._open
-                ):  # all is cancelled, and those at rest have no task that would be
+                for slot in list(self._open):  # all is cancelled, but those at rest have no task for that
                     slot.force()
             beneath.cancel_scope.cancel()
         self.ended.set()
