@@ -163,20 +163,27 @@ async def test_a_connection_at_rest_ends_with_its_key(mock_clock):
         await client.aclose()
 
 
+async def gone(client, slot, how):
+    """The peer goes: what it was still told."""
+    told = b""
+    if how == "end":
+        await client.send_eof()
+        told = await all_of(client)
+    elif how == "reset":
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    else:
+        slot.force()
+    await client.aclose()
+    await settled()
+    return told
+
+
 @pytest.mark.parametrize("how", ["end", "reset", "force"])
 async def test_a_peer_that_goes_at_rest_is_known_no_more(how):
     async with served() as (listener, _, port, _):
         (client,) = await connected(port, 1)
         (slot,) = listener._open
-        if how == "end":
-            await client.send_eof()
-            assert await all_of(client) == b""
-        elif how == "reset":
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        else:
-            slot.force()
-        await client.aclose()
-        await settled()
+        assert await gone(client, slot, how) == b""
 
         assert listener.connections == len(listener._site.wheel) == listener._site.bugs == 0
 
@@ -362,15 +369,7 @@ async def test_a_stream_at_rest_whose_peer_goes_is_known_no_more(how):
     async with served() as (listener, runtime, port, _):
         client = await watching(port)
         (slot,) = listener._open
-        if how == "end":
-            await client.send_eof()
-            await all_of(client)
-        elif how == "reset":
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        else:
-            slot.force()
-        await client.aclose()
-        await settled()
+        await gone(client, slot, how)
 
         site = listener._site
         assert listener.connections == site.streams.taken == runtime.hub.readers == site.bugs == 0
