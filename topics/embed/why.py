@@ -50,7 +50,8 @@ def of_seq(opened: Opened, name: str, seq: int, budget: Callable[[], Budget] = B
     if seq == 0:
         raise invalid("seq", "must be a whole number from 1")
     engine = opened.engine
-    now_ms, live = engine.now_ms(), live_of(_topic(opened, name), seq, engine.now_ms())
+    now_ms = engine.now_ms()
+    live = live_of(_topic(opened, name), seq, now_ms)
     disk, cold = opened.reader.disk, opened.cold.store
     return partial(
         _told,
