@@ -1,8 +1,8 @@
 """The words that the API is described in: JSON Schema 2020-12, and what every resource says alike (http-api 1).
 
 A request's schema is made of the form that decodes it, so that its fields, their types and which must be given stand in
-one place; the form says of each field what the type cannot (`said`, `nonempty_text`,
-    `counter`). Answers are written by hand.
+one place; the form says of each field what the type cannot (`said`, `nonempty_text`, `unsigned`). Answers are written
+by hand.
 
 An answer may gain fields, so its objects are open; so are requests, whose unknown fields are ignored. A number that is
 out of range is clamped, not refused, so a request's schema has no maxima but those that are refused.
@@ -40,7 +40,7 @@ def nonempty_text(what: str) -> msgspec.Meta:
     return said(what, minLength=1)
 
 
-def counter(what: str, **more: Any) -> msgspec.Meta:
+def unsigned(what: str, **more: Any) -> msgspec.Meta:
     return said(what, minimum=0, **more)
 
 

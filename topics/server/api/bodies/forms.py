@@ -61,9 +61,9 @@ class RecordIn(msgspec.Struct, gc=False):
     dedup_id: Annotated[
         str | None, s.nonempty_text("Of two records with one id the second is dropped; at most 256 bytes")
     ] = None
-    ttl_ms: Annotated[int | None, s.counter("It expires so long after its ts")] = None
-    priority: Annotated[int | None, s.counter("Of a job, 0 to 9")] = None
-    delay_ms: Annotated[int | None, s.counter("Of a job: not before so long after its ts")] = None
+    ttl_ms: Annotated[int | None, s.unsigned("It expires so long after its ts")] = None
+    priority: Annotated[int | None, s.unsigned("Of a job, 0 to 9")] = None
+    delay_ms: Annotated[int | None, s.unsigned("Of a job: not before so long after its ts")] = None
     meta: Annotated[msgspec.Raw, s.said(**s.or_null(s.META))] = _NO_META
 
 
@@ -80,7 +80,7 @@ class _WriteIn(msgspec.Struct, kw_only=True):
         None
     )
     expected_head: Annotated[
-        int | None, s.counter("Write only if this is the last assigned seq, else 409 `seq_mismatch`")
+        int | None, s.unsigned("Write only if this is the last assigned seq, else 409 `seq_mismatch`")
     ] = None
     return_seqs: Annotated[bool | None, s.said("Give `seqs`; as in the query")] = None
 

@@ -26,18 +26,20 @@ from topics.server.api.routes import WRITE_ERRORS, Body, Route
 class ConsumerIn(msgspec.Struct, gc=False):
     """Where a consumer is to stand."""
 
-    from_seq: Annotated[int | None, s.counter("It has read up to this seq, the head at most")] = None
-    from_ts: Annotated[int | None, s.counter("It reads records from this time on, in ms")] = None
+    from_seq: Annotated[int | None, s.unsigned("It has read up to this seq, the head at most")] = None
+    from_ts: Annotated[int | None, s.unsigned("It reads records from this time on, in ms")] = None
     tail: Annotated[bool | None, s.said("It reads records that come from now on", default=False)] = None
-    epoch: Annotated[int | None, s.counter("The instance that is meant: of another one it is refused")] = None
+    epoch: Annotated[int | None, s.unsigned("The instance that is meant: of another one it is refused")] = (
+        None
+    )
 
 
 class CommitIn(msgspec.Struct, gc=False):
     """How far a consumer has read."""
 
-    seq: Annotated[int, s.counter("Up to this seq, the head at most")]
+    seq: Annotated[int, s.unsigned("Up to this seq, the head at most")]
     epoch: Annotated[
-        int | None, s.counter("The instance that it is of: of another one there is no consumer")
+        int | None, s.unsigned("The instance that it is of: of another one there is no consumer")
     ] = None
 
 

@@ -54,9 +54,9 @@ class WorkIn(msgspec.Struct, gc=False):
     """What a worker takes."""
 
     node: Annotated[str, _NODE]
-    max: Annotated[int | None, s.counter("Jobs at a time; 1 to 1000", default=1)] = None
+    max: Annotated[int | None, s.unsigned("Jobs at a time; 1 to 1000", default=1)] = None
     lease_ms: Annotated[
-        int | None, s.counter("For how long; 100 to 86 400 000. As the queue says if not given")
+        int | None, s.unsigned("For how long; 100 to 86 400 000. As the queue says if not given")
     ] = None
 
 

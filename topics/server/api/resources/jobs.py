@@ -43,16 +43,16 @@ class ClaimIn(msgspec.Struct, gc=False):
     """A claim as a client asks it."""
 
     node: Annotated[str, _NODE]
-    max: Annotated[int | None, s.counter("Jobs at most; 1 to 1000", default=1)] = None
+    max: Annotated[int | None, s.unsigned("Jobs at most; 1 to 1000", default=1)] = None
     lease_ms: Annotated[
-        int | None, s.counter("For how long; 100 to 86 400 000. As the queue says if not given")
+        int | None, s.unsigned("For how long; 100 to 86 400 000. As the queue says if not given")
     ] = None
     wait_ms: Annotated[
-        int | None, s.counter("If there is none, wait so long for one; 30 000 at most", default=0)
+        int | None, s.unsigned("If there is none, wait so long for one; 30 000 at most", default=0)
     ] = None
     max_batch_bytes: Annotated[
         int | None,
-        s.counter("Of their data and meta; 8 MiB at most, 0 is the default, one job fits", default=1 << 20),
+        s.unsigned("Of their data and meta; 8 MiB at most, 0 is the default, one job fits", default=1 << 20),
     ] = None
 
 
@@ -68,7 +68,7 @@ class NackIn(AckIn, gc=False):
     """They failed."""
 
     delay_ms: Annotated[
-        int | None, s.counter("Not again before so long; as `retry_backoff` says if not given")
+        int | None, s.unsigned("Not again before so long; as `retry_backoff` says if not given")
     ] = None
     reason: Annotated[str | None, s.said("Why, at most 1 KiB; shown by a peek")] = None
 
@@ -78,7 +78,7 @@ class ExtendIn(msgspec.Struct, gc=False):
 
     node: Annotated[str, _NODE]
     seqs: Annotated[list[int], _SEQS]
-    lease_ms: Annotated[int, s.counter("From now on; 100 to 86 400 000")]
+    lease_ms: Annotated[int, s.unsigned("From now on; 100 to 86 400 000")]
     lease_ids: Annotated[list[str] | None, _LEASE_IDS] = None
 
 
@@ -86,7 +86,7 @@ class PeekIn(msgspec.Struct, gc=False):
     """A look at jobs as a client asks it."""
 
     state: Annotated[str | None, s.said("Which jobs", enum=[*PEEKED, None], default="ready")] = None
-    limit: Annotated[int | None, s.counter("At most 1000; 0 is the default", default=READ_LIMIT_DEFAULT)] = (
+    limit: Annotated[int | None, s.unsigned("At most 1000; 0 is the default", default=READ_LIMIT_DEFAULT)] = (
         None
     )
     seqs: Annotated[list[int] | None, s.said("These, whatever their state; 1000 at most")] = None
@@ -101,7 +101,7 @@ class RedriveIn(msgspec.Struct, gc=False):
         s.said("Which of them, 1 to 1000; the first ones if not given", items={"type": "integer"}),
     ] = None
     limit: Annotated[
-        int | None, s.counter("At most so many, 1000 at most; 0 is the default", default=1000)
+        int | None, s.unsigned("At most so many, 1000 at most; 0 is the default", default=1000)
     ] = None
 
 

@@ -57,22 +57,23 @@ class ReaderIn(msgspec.Struct, kw_only=True, gc=False):
 class DiffIn(ReaderIn, kw_only=True, gc=False):
     """A diff as a client asks it."""
 
-    from_seq: Annotated[int | None, s.counter("Records above this seq", default=0)] = None
-    from_ts: Annotated[int | None, s.counter("Records from this time on, in ms")] = None
+    from_seq: Annotated[int | None, s.unsigned("Records above this seq", default=0)] = None
+    from_ts: Annotated[int | None, s.unsigned("Records from this time on, in ms")] = None
     consumer: Annotated[str | None, s.said("Records that this durable consumer has not read")] = None
     epoch: Annotated[
         int | None,
-        s.counter("The instance that the seq is of; another one gives the tombstone `recreated`"),
+        s.unsigned("The instance that the seq is of; another one gives the tombstone `recreated`"),
     ] = None
     limit: Annotated[
-        int | None, s.counter("Records at most, 1000 at most; 0 is the default", default=READ_LIMIT_DEFAULT)
+        int | None,
+        s.unsigned("Records at most, 1000 at most; 0 is the default", default=READ_LIMIT_DEFAULT),
     ] = None
     max_batch_bytes: Annotated[
         int | None,
-        s.counter("Of the page, 8 MiB at most, 0 is the default; one record fits", default=1 << 20),
+        s.unsigned("Of the page, 8 MiB at most, 0 is the default; one record fits", default=1 << 20),
     ] = None
     wait_ms: Annotated[
-        int | None, s.counter("Wait so long for something to say, 30 000 at most", default=0)
+        int | None, s.unsigned("Wait so long for something to say, 30 000 at most", default=0)
     ] = None
     account: Annotated[bool | None, s.said("Say what became of every seq that was passed", default=False)] = (
         None

@@ -195,9 +195,9 @@ def appended_json(topic: str, reply: Appended, *, with_seqs: bool) -> bytes:
 class DeleteIn(msgspec.Struct, gc=False):
     """A delete as a client asks it."""
 
-    before_seq: Annotated[int | None, s.counter("Every record below this seq, of those published by now")] = (
-        None
-    )
+    before_seq: Annotated[
+        int | None, s.unsigned("Every record below this seq, of those published by now")
+    ] = None
     match: Annotated[msgspec.Raw, s.said(**s.ref("MatchOrNull"))] = ABSENT
 
 

@@ -42,10 +42,11 @@ class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     cron: Annotated[
         str | None, s.nonempty_text("Minute, hour, day of month, month, day of week; this or `every_ms`")
     ] = None
-    every_ms: Annotated[int | None, s.counter("At multiples of it since 1970; 1000 at least")] = None
+    every_ms: Annotated[int | None, s.unsigned("At multiples of it since 1970; 1000 at least")] = None
     timezone: Annotated[str | None, s.nonempty_text("Of the IANA list; where `cron` is local time")] = None
     jitter_ms: Annotated[
-        int | None, s.counter("Up to so much later, and before the next instant; a day at most", default=0)
+        int | None,
+        s.unsigned("Up to so much later, and before the next instant; a day at most", default=0),
     ] = None
     catch_up: Annotated[
         str | None,

@@ -46,14 +46,14 @@ from topics.server.auth.scopes import Names
 class StartIn(msgspec.Struct, gc=False):
     """Where a watch of one topic begins: from 0 if nothing says so."""
 
-    from_seq: Annotated[int | None, s.counter("Records above this seq", default=0)] = None
+    from_seq: Annotated[int | None, s.unsigned("Records above this seq", default=0)] = None
     tail: Annotated[bool | None, s.said("Records that come from now on", default=False)] = None
     consumer: Annotated[
         str | None, s.said("Records that this durable consumer has not read; the watch does not move it")
     ] = None
     epoch: Annotated[
         int | None,
-        s.counter("The instance that the seq is of; another one gives the tombstone `recreated`"),
+        s.unsigned("The instance that the seq is of; another one gives the tombstone `recreated`"),
     ] = None
 
 
@@ -63,15 +63,17 @@ class WatchIn(ReaderIn, kw_only=True, gc=False):
     topics: Annotated[msgspec.Raw, s.said()] = ABSENT
     limit: Annotated[
         int | None,
-        s.counter("Records of an event, 1000 at most; 0 is the default", default=READ_LIMIT_DEFAULT),
+        s.unsigned("Records of an event, 1000 at most; 0 is the default", default=READ_LIMIT_DEFAULT),
     ] = None
     max_batch_bytes: Annotated[
         int | None,
-        s.counter("Of an event, 8 MiB at most, 0 is the default; one record fits", default=WATCH_BATCH_BYTES),
+        s.unsigned(
+            "Of an event, 8 MiB at most, 0 is the default; one record fits", default=WATCH_BATCH_BYTES
+        ),
     ] = None
     heartbeat_ms: Annotated[
         int | None,
-        s.counter("A sign of life when so long nothing else was sent; 1000 to 60 000", default=HEARTBEAT_MS),
+        s.unsigned("A sign of life when so long nothing else was sent; 1000 to 60 000", default=HEARTBEAT_MS),
     ] = None
     consistency: Annotated[
         str | None,

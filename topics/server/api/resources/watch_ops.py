@@ -39,12 +39,12 @@ from topics.server.api.watching.frames import caught_up_fields, deleted_fields, 
 class SubscribeIn(WatchIn, kw_only=True, gc=False):
     """A watch: of `topics`, or of one `topic`, which is in the envelope, with its start beside it."""
 
-    from_seq: Annotated[int | None, s.counter("Of `topic`: records above this seq", default=0)] = None
+    from_seq: Annotated[int | None, s.unsigned("Of `topic`: records above this seq", default=0)] = None
     tail: Annotated[bool | None, s.said("Of `topic`: records that come from now on", default=False)] = None
     consumer: Annotated[str | None, s.said("Of `topic`: records that this durable consumer has not read")] = (
         None
     )
-    epoch: Annotated[int | None, s.counter("Of `topic`: the instance that the seq is of")] = None
+    epoch: Annotated[int | None, s.unsigned("Of `topic`: the instance that the seq is of")] = None
     lenient: Annotated[bool | None, s.said("Leave out topics that are not there", default=False)] = None
 
 
