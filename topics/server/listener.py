@@ -157,7 +157,7 @@ class Listener:
             beneath.start_soon(self._site.wheel.run)
             if self._poller is not None:
                 beneath.start_soon(self._poller.run)
-            self._pool = TaskPool(beneath)
+            self._pool = TaskPool(beneath, self._failed)
             try:
                 async with trio.open_nursery() as connections:
                     try:
@@ -220,11 +220,14 @@ class Listener:
             _set_up(stream)
             is_served = await self._serve_slot(slot)
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
-            self.counts.bugs += 1
-            log.exception("connection.bug", exc_info=bug)
+            self._failed(bug)
         finally:
             if not is_served:
                 self._ended(slot)
+
+    def _failed(self, bug: Exception) -> None:
+        self.counts.bugs += 1
+        log.exception("connection.bug", exc_info=bug)
 
     def _ended(self, slot: _Slot) -> None:
         self._open.discard(slot)

@@ -219,6 +219,10 @@ async def test_a_bug_where_bytes_are_told_ends_their_connection_only():
             await each.aclose()
 
 
+def failed(bug):
+    raise AssertionError from bug
+
+
 class Once:
     """Served once, as a function says."""
 
@@ -241,7 +245,7 @@ async def briefly(_):
 
 async def test_one_task_serves_one_after_another():
     async with trio.open_nursery() as nursery:
-        pool, served_ones = TaskPool(nursery), [Once(briefly) for _ in range(3)]
+        pool, served_ones = TaskPool(nursery, failed), [Once(briefly) for _ in range(3)]
         for one in served_ones:
             pool.start(one)
             await wait_all_tasks_blocked()
@@ -252,12 +256,30 @@ async def test_one_task_serves_one_after_another():
 
 async def test_no_more_tasks_wait_than_are_kept():
     async with trio.open_nursery() as nursery:
-        pool = TaskPool(nursery)
+        pool = TaskPool(nursery, failed)
         for _ in range(WAITING_MAX + 3):
             pool.start(Once(briefly))
         await wait_all_tasks_blocked()
 
         assert len(nursery.child_tasks) == WAITING_MAX
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_bug_in_who_is_served_ends_nobody_else():
+    async def stumble(_):
+        raise ValueError
+
+    bugs = []
+    async with trio.open_nursery() as nursery:
+        pool, next_one = TaskPool(nursery, bugs.append), Once(briefly)
+        pool.start(Once(stumble))
+        await wait_all_tasks_blocked()
+        pool.start(next_one)
+        await wait_all_tasks_blocked()
+
+        assert [type(bug) for bug in bugs] == [ValueError]
+        assert next_one.scope is not None
+        assert len(nursery.child_tasks) == 1
         nursery.cancel_scope.cancel()
 
 
@@ -279,7 +301,7 @@ async def test_who_is_served_next_is_given_a_scope_as_new(leave, mock_clock):
         leave(scope)
 
     async with trio.open_nursery() as nursery:
-        pool, one, next_one = TaskPool(nursery), Once(spoil), Once(briefly)
+        pool, one, next_one = TaskPool(nursery, failed), Once(spoil), Once(briefly)
         pool.start(one)
         await wait_all_tasks_blocked()
         pool.start(next_one)
@@ -302,7 +324,7 @@ async def test_who_cancels_his_scope_is_given_up(kind):
     async with trio.open_nursery() as nursery:
         one = Once(wait_in_vain)
         if kind == "pool":
-            TaskPool(nursery).start(one)
+            TaskPool(nursery, failed).start(one)
         else:
             nursery.start_soon(attend, one)
         await wait_all_tasks_blocked()
@@ -316,15 +338,20 @@ async def test_who_cancels_his_scope_is_given_up(kind):
 BIG = post(b'{"records":[{"data":"%b"}]}' % (b"x" * 7000), path=b"/v0/topics/t")
 
 
-async def watching(port, *fields, body=b'{"topics":{"t":{"tail":true}},"heartbeat_ms":1000}'):
+async def watching(port, *fields, **options):
     """A client whose stream has begun and waits."""
+    return (await watch_of(port, *fields, **options))[0]
+
+
+async def watch_of(port, *fields, body=b'{"topics":{"t":{"tail":true}},"heartbeat_ms":1000}'):
+    """The same, and the id of the watch."""
     client = await trio.open_tcp_stream("127.0.0.1", port)
     await client.send_all(post(body, *fields, path=b"/v0/watch"))
     wid = re.search(b"wid_[-_A-Za-z0-9]+", await client.receive_some())[0]
     await client.send_all(get(*fields, path=b"/v0/watch/" + wid))
     await until(client, b"event: caught-up")
     await settled()
-    return client
+    return client, wid
 
 
 async def until(client, text):
@@ -362,6 +389,26 @@ async def test_a_stream_at_rest_says_that_it_lives(mock_clock):
             assert b": " in await until(client, b"\r\n")
             await settled()
         await client.aclose()
+
+
+async def test_a_stream_that_ends_as_it_is_superseded_ends_once():
+    """Who reconnects has closed the stream before in the same moment: the tasks of both run in any order."""
+    async with served() as (listener, _, port, _):
+        other = await watching(port)
+        for _ in range(20):
+            client, wid = await watch_of(port)
+            (again,) = await connected(port, 1)
+            client.socket.shutdown(socket.SHUT_WR)
+            again.socket._sock.send(get(path=b"/v0/watch/" + wid))
+            await until(again, b"event: caught-up")
+            await client.aclose()
+            await settled()
+            assert listener._site.streams.taken == listener.connections == 2
+            await again.aclose()
+            await settled()
+        assert listener._site.streams.taken == listener.connections == 1
+        await other.aclose()
+        assert listener._site.bugs == listener.counts.bugs == 0
 
 
 @pytest.mark.parametrize("how", ["end", "reset", "force"])

@@ -94,9 +94,11 @@ class RestingConnection(ABC):
             await self._broken(bug)
         finally:
             if not goes_on:
-                self._let_go()
-                await self._link.close()
-                self._has_ended()
+                try:
+                    self._let_go()
+                    await self._link.close()
+                finally:
+                    self._has_ended()
         if goes_on:
             assert self._polled is not None
             self._leaves = False
@@ -117,7 +119,9 @@ class RestingConnection(ABC):
             self._rise()
 
     def _rise(self, told: bytes | None = None) -> None:
-        """A task goes on from this."""
+        """A task goes on from this. One that goes on already finds what there is by itself."""
+        if not self._is_at_rest:
+            return
         assert self._polled is not None
         assert self._start is not None
         self._polled.tell(None)
@@ -137,10 +141,12 @@ class RestingConnection(ABC):
         assert self._polled is not None
         self._polled.tell(None)
         self._is_at_rest = False
-        self._let_go()
-        self._link.let_go()
-        self._polled.close()
-        self._has_ended()
+        try:
+            self._let_go()
+            self._link.let_go()
+        finally:
+            self._polled.close()
+            self._has_ended()
 
     def _has_ended(self) -> None:
         if self._ended is not None:

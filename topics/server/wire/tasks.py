@@ -7,6 +7,7 @@ here for the next connection that has something to serve. Each has a cancel scop
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 import outcome
@@ -28,10 +29,11 @@ class Attended(Protocol):
 
 
 class TaskPool:
-    """Of one port. They end with the nursery."""
+    """Of one port. They end with the nursery. `failed`: told of a bug in who is served, which ends nobody else."""
 
-    def __init__(self, nursery: trio.Nursery) -> None:
+    def __init__(self, nursery: trio.Nursery, failed: Callable[[Exception], None]) -> None:
         self._nursery = nursery
+        self._failed = failed
         self._waiting: list[trio.lowlevel.Task] = []
 
     def start(self, attended: Attended) -> None:
@@ -44,17 +46,23 @@ class TaskPool:
     async def _run(self, attended: Attended) -> None:
         while True:
             with trio.CancelScope() as scope:
-                await attended.attend(scope)
+                await self._guarded(attended.attend(scope))
                 while not scope.cancel_called and scope.deadline == math.inf:
                     if len(self._waiting) >= WAITING_MAX:
                         return
                     attended = await self._next()
-                    await attended.attend(scope)
+                    await self._guarded(attended.attend(scope))
             if scope.cancelled_caught:
-                await attended.given_up()
+                await self._guarded(attended.given_up())
             if len(self._waiting) >= WAITING_MAX:
                 return
             attended = await self._next()
+
+    async def _guarded(self, serving: Awaitable[None]) -> None:
+        try:
+            await serving
+        except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
+            self._failed(bug)
 
     async def _next(self) -> Attended:
         self._waiting.append(trio.lowlevel.current_task())

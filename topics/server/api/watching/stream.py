@@ -91,6 +91,7 @@ class WatchStream:
         """What is next, or a sign of life; an error that ends it is the last event. None: it is called for."""
         if self._begun is not None:
             return self._begin(self._begun)
+        self._is_left = False
         if not self._unsent:
             self._room.release()  # the last piece has been taken
             self._arrived()
