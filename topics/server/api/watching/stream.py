@@ -157,7 +157,7 @@ class WatchStream:
                 return piece
             if self._over:
                 return b""
-            if self._last or self._watcher.is_draining:
+            if self._is_ending():
                 self._over = True
                 return self._last or _DRAINING
             if not self._session.subscriptions:
@@ -167,14 +167,20 @@ class WatchStream:
                 return b"".join(events)
             if self._is_due:
                 return self._heartbeat()
+            if self._is_ending():
+                continue  # told while it read
             if self._resume is not None:
                 self._is_left = True
                 return None
             await self._sleep()
 
+    def _is_ending(self) -> bool:
+        """Whether there is a last event to be said."""
+        return bool(self._last) or self._watcher.is_draining
+
     def _is_sent_now(self) -> bool:
         """What is next, if it is at hand and goes at once; there is nothing left to do for who sleeps."""
-        if self._send_now is None or self._last or self._watcher.is_draining:
+        if self._send_now is None or self._is_ending():
             return False
         if self._watcher.has_ready:
             piece = b"".join(self._watcher.take_nowait(self._room))
