@@ -478,3 +478,97 @@ async def test_who_does_not_read_behind_a_rest_misses_nothing_when_he_does():
         assert listener._site.unsent_bytes == 0
         for each in (client, writer):
             await each.aclose()
+
+
+# Moments.
+
+
+@pytest.mark.parametrize("durability", ["memory", "disk"])
+async def test_a_revoked_key_cancels_nobody_who_is_served_by_the_same_task(durability):
+    mine, theirs = b"Authorization: Bearer mine", b"Authorization: Bearer theirs"
+    write = post(b'{"records":[{"data":1}]}', mine, path=b"/v0/topics/t")
+    upload = post(b'{"records":[{"data":"%b"}]}' % (b"x" * 5000), theirs, path=b"/v0/topics/t")
+    async with served(durability, keys=Keys(parse_keys("mine,theirs"))) as (listener, _, port, _):
+        first = await trio.open_tcp_stream("127.0.0.1", port)
+        for piece in (write, write[:-1], write[-1:]):  # by a head that is known, then by a task
+            await first.send_all(piece)
+            await settled()
+        second = await trio.open_tcp_stream("127.0.0.1", port)
+        for piece in (
+            get(theirs, path=b"/v0/topics/t"),
+            upload[:-10],
+        ):  # by the same task, which waits for the rest
+            await second.send_all(piece)
+            await settled()
+        first.socket._sock.send(write)
+        first.socket.shutdown(socket.SHUT_WR)
+        listener._poller._tell()
+        listener._site.keys.replace(parse_keys("theirs"))
+        await settled()
+        await second.send_all(upload[-10:])
+        await until(second, b'"last_seq":4')
+
+        for client in (first, second):
+            await client.aclose()
+
+
+class Slow:
+    """An edge whose peer takes nothing at once, and all when it is let."""
+
+    def __init__(self, edge):
+        self.goes = trio.Event()
+        self._edge = edge
+
+    def try_send(self, _):
+        return 0
+
+    async def send_all(self, data):
+        await self.goes.wait()
+        await self._edge.send_all(data)
+
+
+async def test_a_drain_ends_a_connection_whose_answer_is_on_its_way():
+    async with served("memory") as (listener, _, port, _):
+        (client,) = await connected(port, 1)
+        (slot,) = listener._open
+        slow = slot.connection._link.outgoing._edge = Slow(slot.edge)
+        await client.send_all(WRITE)
+        await settled()
+        listener._site.draining = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listener.drain, trio.CancelScope(deadline=trio.current_time() + 4))
+            await settled()
+            slow.goes.set()
+            assert (await all_of(client)).startswith(b"HTTP/1.1 200")
+        assert (listener.connections, listener.counts.forced) == (0, 0)
+        await client.aclose()
+
+
+class Stumbling:
+    """A body that cannot end."""
+
+    def __init__(self, body):
+        self._body = body
+        self.send = body.send
+
+    def close(self):
+        self._body.close()
+        raise ValueError("planted")
+
+
+@pytest.mark.parametrize("how", ["end", "reset", "force"])
+async def test_a_bug_in_the_end_of_a_connection_at_rest_ends_nobody_else(how):
+    async with served() as (listener, _, port, _):
+        other, client = await watching(port), await watching(port)
+        (slot,) = (
+            one for one in listener._open if one.edge._raw.getpeername() == client.socket.getsockname()
+        )
+        slot.connection._stream = Stumbling(slot.connection._stream)
+        await gone(client, slot, how)
+
+        assert listener._site.bugs == 1
+        assert listener.connections == 1
+        (writer,) = await connected(port, 1)
+        await until(other, b"event: record")
+        for left in (other, writer):
+            await left.aclose()

@@ -83,7 +83,7 @@ class WireConnection(RestingConnection):
     @property
     def is_idle(self) -> bool:
         """True between requests."""
-        return self._link.phase is Phase.IDLE
+        return self._link.phase is Phase.IDLE and not self._has_risen
 
     def end_if_idle(self) -> None:
         """The server drains: an idle connection ends now, a busy one behind its answer, a WebSocket says so."""
@@ -153,16 +153,14 @@ class WireConnection(RestingConnection):
     def _look_at_peer(self, edge: PolledEdge) -> None:
         """The end of the peer's side is the end of a stream that has no other."""
         found = self._link.incoming.read_ahead_nowait(edge)
-        if found is None:
-            return
         if found:
             self._has_peer_ended = True
             self._rise()
-        else:
+        elif found is not None:
             self._end_at_rest()
 
     def _stir(self) -> None:
-        """There is more to do behind what was begun than to send its answer."""
+        """There is more to do: for the task that serves it, or for one from now on."""
         if self._is_at_rest:
             self._rise()
         else:
@@ -247,7 +245,7 @@ class WireConnection(RestingConnection):
 
     async def _begin_stream(self, answer: Answer, body: Sized | Unbounded, wire: WireHead) -> None:
         self._again.last = None
-        self._stream = StreamedBody(self._link, body, wire, None if self._polled is None else self._rise)
+        self._stream = StreamedBody(self._link, body, wire, None if self._polled is None else self._stir)
         await self._stream.begin(self._writer, answer)
         if wire.head.method == b"HEAD":
             await self._link.linger()
@@ -293,8 +291,6 @@ class WireConnection(RestingConnection):
                 return None
             if not incoming.buffer:
                 incoming.let_go()
-                if self.site.draining and not self._has_risen:
-                    return None
                 first = False
                 data = await self._rest()
                 if data is None:
@@ -319,6 +315,8 @@ class WireConnection(RestingConnection):
             if self._has_risen:
                 data, self._has_risen, self._told = self._told, False, None
             else:
+                if self.site.draining:
+                    return None
                 link.rest()
                 if self._polled is not None:
                     self._leaves = True
@@ -389,9 +387,12 @@ class WireConnection(RestingConnection):
             with trio.move_on_after(LINGER_S):
                 await self._end(self.site.refuse(refused))
 
+    def _failed(self, bug: Exception) -> Answer:
+        return self.site.failed(bug, "connection")
+
     async def _broken(self, bug: Exception) -> None:
         self._link.outgoing.drop()
-        answer = self.site.failed(bug, "connection")
+        answer = self._failed(bug)
         if self._stream is not None:  # its head has gone, and nobody would take this for another
             return
         with trio.move_on_after(LINGER_S), suppress(Exception):  # what broke may be the stream

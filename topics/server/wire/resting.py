@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import trio
 
-from topics.server.api.message import PeerGone
+from topics.server.api.message import Answer, PeerGone
 from topics.server.wire.edges import PolledEdge
 from topics.server.wire.link import PeerLink
 from topics.server.wire.patience import Phase
@@ -55,6 +55,10 @@ class RestingConnection(ABC):
         """It ends by a bug. Raises nothing."""
 
     @abstractmethod
+    def _failed(self, bug: Exception) -> Answer:
+        """Tell of a bug: the answer to who asked, if he can be answered."""
+
+    @abstractmethod
     def _look(self, edge: PolledEdge) -> None:
         """Something has come while it rests: read what there is, and serve it, `_rise` or `_end_at_rest`."""
 
@@ -94,11 +98,9 @@ class RestingConnection(ABC):
             await self._broken(bug)
         finally:
             if not goes_on:
-                try:
-                    self._let_go()
-                    await self._link.close()
-                finally:
-                    self._has_ended()
+                self._forget()
+                await self._link.close()
+                self._has_ended()
         if goes_on:
             assert self._polled is not None
             self._leaves = False
@@ -119,9 +121,7 @@ class RestingConnection(ABC):
             self._rise()
 
     def _rise(self, told: bytes | None = None) -> None:
-        """A task goes on from this. One that goes on already finds what there is by itself."""
-        if not self._is_at_rest:
-            return
+        """A task goes on from this."""
         assert self._polled is not None
         assert self._start is not None
         self._polled.tell(None)
@@ -141,12 +141,16 @@ class RestingConnection(ABC):
         assert self._polled is not None
         self._polled.tell(None)
         self._is_at_rest = False
+        self._forget()
+        self._link.let_go()
+        self._polled.close()
+        self._has_ended()
+
+    def _forget(self) -> None:
         try:
             self._let_go()
-            self._link.let_go()
-        finally:
-            self._polled.close()
-            self._has_ended()
+        except Exception as bug:  # noqa: BLE001 -- the connection has ended, and nobody else shall
+            self._failed(bug)
 
     def _has_ended(self) -> None:
         if self._ended is not None:

@@ -7,7 +7,7 @@ here for the next connection that has something to serve. Each has a cancel scop
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import outcome
@@ -45,24 +45,26 @@ class TaskPool:
 
     async def _run(self, attended: Attended) -> None:
         while True:
-            with trio.CancelScope() as scope:
-                await self._guarded(attended.attend(scope))
-                while not scope.cancel_called and scope.deadline == math.inf:
-                    if len(self._waiting) >= WAITING_MAX:
-                        return
-                    attended = await self._next()
-                    await self._guarded(attended.attend(scope))
-            if scope.cancelled_caught:
-                await self._guarded(attended.given_up())
-            if len(self._waiting) >= WAITING_MAX:
-                return
-            attended = await self._next()
+            try:
+                if (found := await self._attend(attended)) is None:
+                    return
+                attended = found
+            except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
+                self._failed(bug)
+                attended = await self._next()
 
-    async def _guarded(self, serving: Awaitable[None]) -> None:
-        try:
-            await serving
-        except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
-            self._failed(bug)
+    async def _attend(self, attended: Attended) -> Attended | None:
+        """One after another, as long as they leave the scope as it was. Who is next; None if enough tasks wait."""
+        with trio.CancelScope() as scope:
+            await attended.attend(scope)
+            while not scope.cancel_called and scope.deadline == math.inf:
+                if len(self._waiting) >= WAITING_MAX:
+                    return None
+                attended = await self._next()
+                await attended.attend(scope)
+        if scope.cancelled_caught:
+            await attended.given_up()
+        return None if len(self._waiting) >= WAITING_MAX else await self._next()
 
     async def _next(self) -> Attended:
         self._waiting.append(trio.lowlevel.current_task())
