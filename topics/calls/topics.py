@@ -216,7 +216,7 @@ class WhyCall(OfTopic, Call[why.Why], frozen=True, eq=False):
     How far back the log goes, the answer says itself (`log`).
 
     Raises:
-        Rejected: topic_not_found; of a server throttled: so much of the log it does not look at: `topics why --data`.
+        Rejected: topic_not_found; of a server throttled: too many ask at once.
         Corrupt: what the log would tell is damaged or gone.
     """
 
@@ -240,7 +240,8 @@ class WhyRangeCall(OfTopic, Call[why.WhyRange], frozen=True, eq=False):
     `next_from_seq` of the answer says where to ask on, if it was too much for one.
 
     Raises:
-        Rejected: as `why`; a bad match; an ephemeral topic, whose records are in no file.
+        Rejected: as `why`; a bad match; an ephemeral topic, whose records are in no file; throttled also where a server
+            does not look at so much of the log: `topics why --data`.
         Corrupt: as `why`.
     """
 

@@ -200,6 +200,7 @@ UPGRADES = [
         answer("426 upgrade_required", sec_websocket_version="13"),
         end=KEPT,
     ),
+    case("a parameter", head(line=b"GET /v0/ws?token=mine HTTP/1.1"), "400 invalid_request", end=KEPT),
     case("a cookie too long", head(b"Cookie: " + b"a" * 9000), "400 invalid_request", end=KEPT),
     case("a page of elsewhere", head(b"Origin: http://evil.example"), "403 forbidden", end=KEPT),
     case("from another site", head(b"Sec-Fetch-Site: cross-site"), "403 forbidden", end=KEPT),

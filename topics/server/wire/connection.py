@@ -23,6 +23,7 @@ from typing import Final
 import trio
 
 from topics.kernel.errors import Code, Rejected
+from topics.server.api.call import parse_query
 from topics.server.api.edge import Edge, HandOver
 from topics.server.api.message import Answer, Sized, Unbounded
 from topics.server.api.site import Admitted, Site
@@ -263,6 +264,7 @@ class WireConnection(RestingConnection):
         """To its end, as a stream of its key. Raises `Rejected` before it has begun."""
         key = admitted.key
         admitted.end()
+        admitted.route.check_query(parse_query(admitted.head.query))
         protocol = accept_websocket(text, self.site.options.limits)
         self.site.begin_stream(key)
         try:
@@ -346,9 +348,8 @@ class WireConnection(RestingConnection):
             or self.site.draining
             or (self._key is not None and self._key.revoked)
         )
-        without_body = wire.head.method == b"HEAD"
         self._link.outgoing.pieces += self._writer.pieces(
-            answer, without_body=without_body, closes=closes, old=wire.old
+            answer, without_body=wire.head.method == b"HEAD", closes=closes, old=wire.old
         )
         if answer.unsent is not None:
             self._link.outgoing.unsent.append(answer.unsent)
