@@ -250,6 +250,10 @@ class Pushing:
     messages can be on their way at once, calls what makes them. `room` holds them until then.
     """
 
+    __slots__ = (
+        "_is_running", "_push", "_push_nowait", "_pushed", "_room", "_sent_as", "_start", "_watcher", "subscriptions",
+    )  # fmt: skip
+
     def __init__(
         self,
         runtime: Runtime,

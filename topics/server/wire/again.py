@@ -43,6 +43,8 @@ class Again:
     last; `stir`: called if there is more to do behind an answer than to send it. `closes`: what was begun had the last.
     """
 
+    __slots__ = ("_answered", "_begun", "_gather", "_is_over", "_link", "_site", "_stir", "closes", "last")
+
     def __init__(
         self,
         link: PeerLink,

@@ -9,8 +9,8 @@ Between requests a connection may go on with another protocol, which gets the ed
 HTTP/2 by its preface, Hypercorn's HTTP/1.1 for a path that has no route. A request to upgrade counts where the
 route has an upgrade: the connection goes on as a WebSocket.
 
-A connection is its last key's. When that is revoked it ends: at once if it is idle, behind its answer if that is there
-soon, and whatever it does after `REVOKED_GRACE_S`.
+A connection is its last key's. When that is revoked it ends: at once if idle, behind its answer if that is there soon,
+and whatever it does after `REVOKED_GRACE_S`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class WireConnection(RestingConnection):
         self._is_revoked = self._has_peer_ended = False
         self.tick: int | None = None  # of the wheel
         self._writer = AnswerWriter(self.options.now_s)
-        self._again = Again(self._link, site, self._gather, self._stir)
+        self._again = Again(self._link, site, self._gather, self.stir)
         self._stream: StreamedBody | None = None  # an answer in pieces, the last one
         self._body: bytes | None = None  # of the present request, from when it is there until it is served
 
@@ -104,6 +104,8 @@ class WireConnection(RestingConnection):
         self._again.end()
         if self._stream is not None:
             self._stream.close()
+        if self._socket is not None:
+            self._socket.close()
         self._leave_key()
 
     def _leave_key(self) -> None:
@@ -129,6 +131,10 @@ class WireConnection(RestingConnection):
         if self._is_revoked:
             self._link.edge.close()
             return
+        if self._socket is not None:
+            self._socket.look_over()
+            self.site.wheel.set(self, trio.current_time() + self.options.ping_s)
+            return
         until = self._link.idle_until()
         if until > trio.current_time():
             self.site.wheel.set(self, until)
@@ -142,11 +148,12 @@ class WireConnection(RestingConnection):
         if self._stream is not None:
             self._look_at_peer(edge)
             return
+        begin = partial(self._again.begin, self._key) if self._socket is None else self._socket.begin
         while self._is_at_rest and edge.is_readable:
             data = edge.receive_nowait()
-            if data is None or self._again.begin(self._key, data):
+            if data is None or begin(data):
                 continue
-            if data or self._again.is_begun:
+            if data or self._again.is_begun or self._socket is not None:
                 self._rise(data)
             else:
                 self._end_at_rest()
@@ -160,18 +167,14 @@ class WireConnection(RestingConnection):
         elif found is not None:
             self._end_at_rest()
 
-    def _stir(self) -> None:
-        """There is more to do: for the task that serves it, or for one from now on."""
-        if self._is_at_rest:
-            self._rise()
-        else:
-            self._link.stir()
-
     # Requests.
 
     async def _serve(self) -> None:
         if self._stream is not None:
             await self._send_stream(self._stream)
+            return
+        if self._socket is not None:
+            self._leaves = await self._socket.serve(self._take_told())
             return
         while True:
             text = await self._read_head()
@@ -246,7 +249,7 @@ class WireConnection(RestingConnection):
 
     async def _begin_stream(self, answer: Answer, body: Sized | Unbounded, wire: WireHead) -> None:
         self._again.last = None
-        self._stream = StreamedBody(self._link, body, wire, None if self._polled is None else self._stir)
+        self._stream = StreamedBody(self._link, body, wire, None if self._polled is None else self.stir)
         await self._stream.begin(self._writer, answer)
         if wire.head.method == b"HEAD":
             await self._link.linger()
@@ -261,17 +264,19 @@ class WireConnection(RestingConnection):
             self._leaves = True
 
     async def _serve_socket(self, admitted: Admitted, text: bytes) -> None:
-        """To its end, as a stream of its key. Raises `Rejected` before it has begun."""
+        """As a stream of its key. Raises `Rejected` before it has begun."""
         key = admitted.key
         admitted.end()
         admitted.route.check_query(parse_query(admitted.head.query))
-        protocol = accept_websocket(text, self.site.options.limits)
+        response = accept_websocket(text)
         self.site.begin_stream(key)
-        try:
-            self._socket = WebSocket(self._link, self.site, protocol, key)
-            await self._socket.serve()
-        finally:
-            self.site.end_stream(key)
+        self._again.last = None
+        self.site.counts["websocket", 101] += 1
+        self._socket = WebSocket(self._link, self.site, key, self)
+        self.site.wheel.set(self, trio.current_time() + self.options.ping_s)
+        self._link.outgoing.pieces.append(response)
+        await self._link.answer_first()
+        self._leaves = await self._socket.serve(self._link.give_away(b"") or None)
 
     async def _read_head(self) -> bytes | None:
         """The next head; None if the peer has ended. If what comes is the last head again and its whole body, which a
@@ -315,7 +320,7 @@ class WireConnection(RestingConnection):
         link, again = self._link, self._again
         while True:
             if self._has_risen:
-                data, self._has_risen, self._told = self._told, False, None
+                data = self._take_told()
             else:
                 if self.site.draining:
                     return None
@@ -342,12 +347,7 @@ class WireConnection(RestingConnection):
 
     def _gather(self, answer: Answer, wire: WireHead) -> bool:
         """Put the answer behind those before it. True if it is the last."""
-        closes = (
-            not wire.keeps
-            or answer.closes
-            or self.site.draining
-            or (self._key is not None and self._key.revoked)
-        )
+        closes = not wire.keeps or answer.closes or self.site.draining or self._is_revoked
         self._link.outgoing.pieces += self._writer.pieces(
             answer, without_body=wire.head.method == b"HEAD", closes=closes, old=wire.old
         )
@@ -394,7 +394,7 @@ class WireConnection(RestingConnection):
     async def _broken(self, bug: Exception) -> None:
         self._link.outgoing.drop()
         answer = self._failed(bug)
-        if self._stream is not None:  # its head has gone, and nobody would take this for another
+        if self._stream is not None or self._socket is not None:  # nobody would take this for an answer
             return
         with trio.move_on_after(LINGER_S), suppress(Exception):  # what broke may be the stream
             await self._end(answer)

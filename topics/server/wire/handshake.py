@@ -11,25 +11,24 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.limits import Limits
 
 SUBPROTOCOL: Final = Subprotocol("topics.v0")
 
 
-def accept_websocket(text: bytes, limits: Limits) -> ServerProtocol:
-    """The protocol behind a good head that asks for a WebSocket, which it has been told; what to send is in it.
+def accept_websocket(text: bytes) -> bytes:
+    """The response to a good head that asks for a WebSocket.
 
     Raises:
         Rejected: invalid_request, upgrade_required.
     """
-    protocol = ServerProtocol(select_subprotocol=_chosen, max_size=limits.body_bytes)
+    protocol = ServerProtocol(select_subprotocol=_chosen)
     protocol.receive_data(text)
     for request in protocol.events_received():
         assert isinstance(request, Request)
         response = protocol.accept(request)
         if response.status_code == 101:
             protocol.send_response(response)
-            return protocol
+            return b"".join(protocol.data_to_send())
     why = protocol.handshake_exc
     if isinstance(why, InvalidHeaderValue) and why.name.lower() == "sec-websocket-version":
         raise Rejected(

@@ -28,6 +28,11 @@ _LINGER_BYTES: Final = 64 * 1024
 class PeerLink:
     """`held`: what a request has in memory; `room`: what answers have, until they are sent."""
 
+    __slots__ = (
+        "_bounded", "_idle_since", "_resting", "_site", "edge", "held", "incoming", "options", "outgoing", "phase",
+        "room", "scope",
+    )  # fmt: skip
+
     def __init__(self, edge: Edge, site: Site, options: WireOptions) -> None:
         self.edge = edge
         self.options = options
@@ -80,8 +85,8 @@ class PeerLink:
 
     # Bytes.
 
-    async def flush(self, *, grace_s: float = 0.0) -> None:
-        """Send what is gathered, as the peer takes it. `grace_s`: a longer one than usual.
+    async def flush(self) -> None:
+        """Send what is gathered, as the peer takes it.
 
         Raises:
             BrokenResourceError: the peer has gone, or does not read and there is no memory to keep it for him.
@@ -90,15 +95,27 @@ class PeerLink:
         if not outgoing.pieces:
             return
         if not outgoing.send_nowait():
-            size = outgoing.size
-            if not self.room.keep(size):
-                self._site.unsent_dropped += 1
-                raise trio.BrokenResourceError("no memory is left for a peer that does not read")
-            self.enter(Phase.SENDING, max(grace_s, self.options.grace_s) + size / self.options.byte_rate)
+            self.enter(Phase.SENDING, self.keep_unsent(self.options.grace_s))
             await outgoing.send()
+        self.all_sent()
+
+    def keep_unsent(self, grace_s: float) -> float:
+        """What does not go at once is on the account of answers. How long the peer has to take it, in seconds.
+
+        Raises:
+            BrokenResourceError: there is no memory to keep it.
+        """
+        size = self.outgoing.size
+        if not self.room.keep(size):
+            self._site.unsent_dropped += 1
+            raise trio.BrokenResourceError("no memory is left for a peer that does not read")
+        return max(grace_s, self.options.grace_s) + size / self.options.byte_rate
+
+    def all_sent(self) -> None:
+        """Nothing that is gathered is left."""
         if self.room.size:
             self.room.release()
-        outgoing.unsent.clear()
+        self.outgoing.unsent.clear()
 
     async def linger(self) -> None:
         """Half-close and drain (RFC 9112 9.6): a close with bytes unread would take the answer back."""

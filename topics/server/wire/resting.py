@@ -20,17 +20,23 @@ from topics.server.wire.tasks import Attended, attend
 
 
 class RestingConnection(ABC):
-    """`start`: has it served by a task again; without it, a task stays. `ended`: called when it has ended."""
+    """`start`: has it, or a task of it, served as a `TaskPool` does; without it those are beside the task that serves
+    it, which stays. `ended`: called when it has ended.
+    """
 
     __slots__ = (
-        "_bug", "_ended", "_has_risen", "_is_at_rest", "_is_given_up", "_leaves", "_link", "_polled", "_start", "_told",
+        "_bug", "_can_start", "_ended", "_has_risen", "_is_at_rest", "_is_given_up", "_leaves", "_link", "_polled",
+        "_told", "start",
     )  # fmt: skip
 
     def __init__(
         self, link: PeerLink, start: Callable[[Attended], None] | None, ended: Callable[[], None] | None
     ) -> None:
         self._link = link
-        self._start = start
+        self._can_start = start is not None
+        self.start: Callable[[Attended], None]
+        if start is not None:
+            self.start = start
         self._ended = ended
         self._polled = link.edge if start is not None and isinstance(link.edge, PolledEdge) else None
         self._is_at_rest = False  # without a task
@@ -72,7 +78,12 @@ class RestingConnection(ABC):
         """Until the connection ends, which closes the edge, or rests without a task. Nothing that a peer or a handler
         does is raised.
         """
-        await attend(self)
+        if self._can_start:
+            await attend(self)
+            return
+        async with trio.open_nursery() as nursery:
+            self.start = lambda attended: nursery.start_soon(attend, attended)
+            await attend(self)
 
     async def given_up(self) -> None:
         self._is_given_up = True
@@ -123,12 +134,35 @@ class RestingConnection(ABC):
     def _rise(self, told: bytes | None = None) -> None:
         """A task goes on from this."""
         assert self._polled is not None
-        assert self._start is not None
         self._polled.tell(None)
         self._is_at_rest = False
         self._has_risen, self._told = True, told
         self._link.phase = Phase.BUSY  # it is not let go of before it is looked at
-        self._start(self)
+        self.start(self)
+
+    @property
+    def can_rest(self) -> bool:
+        """True if what comes is told by calls, so that no task need wait for it."""
+        return self._polled is not None
+
+    def stir(self) -> None:
+        """There is more to do: for the task that serves it, or for one from now on."""
+        if self._is_at_rest:
+            self._rise()
+        else:
+            self._link.stir()
+
+    def cut(self) -> None:
+        """It is broken: the task that serves it is cancelled, or one finds it so."""
+        if self._is_at_rest:
+            self._rise()
+        elif not self._has_risen:
+            self._link.scope.cancel()
+
+    def _take_told(self) -> bytes | None:
+        """What it has risen for, if that was bytes."""
+        told, self._has_risen, self._told = self._told, False, None
+        return told
 
     def _end_idle(self) -> None:
         """At rest, or while its task waits for bytes."""

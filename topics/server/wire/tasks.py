@@ -7,7 +7,7 @@ here for the next connection that has something to serve. Each has a cancel scop
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 import outcome
@@ -75,6 +75,69 @@ class TaskPool:
         """All that wait are cancelled together."""
         self._waiting.clear()
         return trio.lowlevel.Abort.SUCCEEDED
+
+
+class TaskGroup:
+    """The tasks of one connection, which end together. `start`: has one served, as `TaskPool.start`; `failed`: told of
+    a bug in one.
+    """
+
+    __slots__ = ("_ended", "_failed", "_running", "_scopes", "_start", "is_cancelled")
+
+    def __init__(self, start: Callable[[Attended], None], failed: Callable[[Exception], None]) -> None:
+        self._start = start
+        self._failed = failed
+        self._running = 0
+        self._scopes: list[trio.CancelScope] = []
+        self._ended: Callable[[], None] | None = None
+        self.is_cancelled = False
+
+    def start(self, task: Callable[[], Awaitable[object]]) -> None:
+        """Have it run, soon. Behind `cancel` it is cancelled from its beginning."""
+        self._running += 1
+        self._start(_GroupTask(self, task))
+
+    def cancel(self, ended: Callable[[], None]) -> None:
+        """All of them. `ended`: called once, when none is left."""
+        self.is_cancelled = True
+        self._ended = ended
+        for scope in self._scopes:
+            scope.cancel()
+        self._tell_ended()
+
+    async def run(self, task: Callable[[], Awaitable[object]], scope: trio.CancelScope) -> None:
+        self._scopes.append(scope)
+        if self.is_cancelled:
+            scope.cancel()
+        try:
+            await task()
+        except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
+            self._failed(bug)
+        finally:
+            self._scopes.remove(scope)
+            self._running -= 1
+            self._tell_ended()
+
+    def _tell_ended(self) -> None:
+        if self._running == 0 and self._ended is not None:
+            ended, self._ended = self._ended, None
+            ended()
+
+
+class _GroupTask:
+    """One of a group, as who is attended."""
+
+    __slots__ = ("_group", "_task")
+
+    def __init__(self, group: TaskGroup, task: Callable[[], Awaitable[object]]) -> None:
+        self._group = group
+        self._task = task
+
+    async def attend(self, scope: trio.CancelScope) -> None:
+        await self._group.run(self._task, scope)
+
+    async def given_up(self) -> None:
+        """It was cancelled, and has ended."""
 
 
 async def attend(attended: Attended) -> None:

@@ -12,8 +12,8 @@ from types import GeneratorType
 from typing import Final
 
 import trio
-from websockets.frames import apply_mask  # type: ignore[attr-defined]  # the quick one, where it was built
-from websockets.server import ServerProtocol
+from websockets.frames import Frame, Opcode, apply_mask  # type: ignore[attr-defined]  # the quick one, where it was built
+from websockets.protocol import Protocol
 from websockets.streams import StreamReader
 
 from topics.kernel.errors import Rejected
@@ -27,6 +27,8 @@ _U64_FOLLOWS: Final = 127
 _SHORT: Final = Struct("!BB")
 _MEDIUM: Final = Struct("!BBH")
 _LONG: Final = Struct("!BBQ")
+PING: Final = Frame(Opcode.PING, b"").serialize(mask=False)
+_PONG: Final = Frame(Opcode.PONG, b"").serialize(mask=True)
 _FIRST_BYTE: Final = StreamReader.at_eof.__code__  # the wait for the next frame, or for the end
 
 
@@ -46,7 +48,12 @@ def lone_text(data: bytes, bytes_max: int) -> bytes | None:
     return apply_mask(data[text:], data[start:text])
 
 
-def is_between_frames(protocol: ServerProtocol) -> bool:
+def is_lone_pong(data: bytes) -> bool:
+    """True if the bytes are what answers our ping, and nothing else."""
+    return len(data) == len(_PONG) and data[: _SHORT.size] == _PONG[: _SHORT.size]
+
+
+def is_between_frames(protocol: Protocol) -> bool:
     """True if what has come ends with a whole frame.
 
     The protocol's buffer does not say so, for each part of a frame's head is taken out of there. What its parser
