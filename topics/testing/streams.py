@@ -10,6 +10,7 @@ too early loses its answer here as it would on a wire (RFC 9112, 9.6).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -20,7 +21,7 @@ CAPACITY: Final = 1 << 16
 class _Pipe:
     """One direction."""
 
-    __slots__ = ("capacity", "ended", "moved", "pieces", "reset", "size")
+    __slots__ = ("capacity", "ended", "moved", "pieces", "reset", "size", "told")
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -29,12 +30,13 @@ class _Pipe:
         self.ended = False  # its sender sends no more
         self.reset = False
         self.moved = trio.lowlevel.ParkingLot()
+        self.told: Callable[[], None] | None = None  # when there is something to take
 
     def put(self, piece: bytes) -> None:
         assert piece
         self.pieces.append(piece)
         self.size += len(piece)
-        self.moved.unpark_all()
+        self._tell()
 
     def take(self) -> bytes:
         piece = self.pieces.popleft()
@@ -44,20 +46,25 @@ class _Pipe:
 
     def end(self) -> None:
         self.ended = True
-        self.moved.unpark_all()
+        self._tell()
 
     def break_off(self) -> None:
         self.pieces.clear()
         self.size = 0
         self.reset = True
+        self._tell()
+
+    def _tell(self) -> None:
         self.moved.unpark_all()
+        if self.told is not None:
+            self.told()
 
 
 class MemoryEdge:
     """One end of a connection in memory."""
 
     def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
-        self._incoming = incoming
+        self.incoming = incoming
         self._outgoing = outgoing
         self._closed = False
         self._sending = False
@@ -65,7 +72,7 @@ class MemoryEdge:
     @property
     def unread_bytes(self) -> int:
         """Sent to this end and not yet received by it."""
-        return self._incoming.size
+        return self.incoming.size
 
     @property
     def closed(self) -> bool:
@@ -73,7 +80,7 @@ class MemoryEdge:
 
     async def receive(self) -> bytes:
         await trio.lowlevel.checkpoint()
-        pipe = self._incoming
+        pipe = self.incoming
         while True:
             if self._closed:
                 raise trio.ClosedResourceError("this end is closed")
@@ -125,22 +132,22 @@ class MemoryEdge:
         if self._closed:
             return
         self._closed = True
-        unread = bool(self._incoming.pieces)
-        self._incoming.break_off()
+        unread = bool(self.incoming.pieces)
+        self.incoming.break_off()
         if unread:
             self._outgoing.break_off()
         self._outgoing.end()
 
     def reset(self) -> None:
         """As a machine that loses power and comes back: both ends are broken at once."""
-        self._incoming.break_off()
+        self.incoming.break_off()
         self._outgoing.break_off()
 
     def _send(self, data: bytes | memoryview) -> int:
         self._check()
         pipe = self._outgoing
         if pipe.reset:  # the other end has closed
-            self._incoming.break_off()
+            self.incoming.break_off()
             raise trio.BrokenResourceError("the other end is closed")
         if pipe.ended:
             raise trio.ClosedResourceError("this end has said that it sends no more")

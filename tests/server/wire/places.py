@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import trio
@@ -20,10 +21,14 @@ from topics.server.api.table import route_table
 from topics.server.auth.keys import Keys
 from topics.server.runtime.log import log
 from topics.server.wire.connection import WireConnection
+from topics.server.wire.poller import tell_together
+from topics.server.wire.tasks import TaskPool
+from topics.simulation.told_edges import MemoryPoller, ToldMemoryEdge
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
+from topics.testing.streams import MemoryEdge
 
 SMALL = Limits(body_bytes=8 * KIB, wal_file_first=16 * KIB, wal_reserve=4 * KIB)
 
@@ -109,6 +114,29 @@ async def alone() -> AsyncIterator[None]:
         raise found from None
 
 
-async def serve_connection(edge: Edge, site: Site, **options: Any) -> None:
-    """Serve one connection of HTTP/1.1 until it ends."""
-    await WireConnection(edge, site, **options).serve()
+async def serve_connection(
+    edge: Edge,
+    site: Site,
+    *,
+    task_status: trio.TaskStatus[WireConnection] = trio.TASK_STATUS_IGNORED,
+    is_told: bool = True,
+    **options: Any,
+) -> None:
+    """Serve one connection of HTTP/1.1 until it ends. `is_told`: of what comes, as a socket is; else it is read as TLS
+    is, by a task that waits.
+    """
+    over = trio.Event()
+    async with trio.open_nursery() as beneath:
+        if is_told and isinstance(edge, MemoryEdge):
+            poller, pool = MemoryPoller(partial(tell_together, site)), TaskPool(beneath, raised)
+            beneath.start_soon(poller.run)
+            edge, options["start"] = ToldMemoryEdge(edge, poller), pool.start
+        connection = WireConnection(edge, site, ended=over.set, **options)
+        task_status.started(connection)
+        await connection.serve()
+        await over.wait()
+        beneath.cancel_scope.cancel()
+
+
+def raised(bug: Exception) -> None:
+    raise bug

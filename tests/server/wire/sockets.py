@@ -4,6 +4,7 @@ import json
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -11,11 +12,12 @@ import attrs
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from tests.server.wire.places import alone
+from tests.server.wire.places import alone, serve_connection
 from tests.server.wire.playing import Client
 from topics.server.api.site import Site
 from topics.server.wire.connection import WireConnection
 from topics.server.wire.patience import WireOptions
+from topics.server.wire.tasks import TaskPool
 from topics.testing.streams import MemoryEdge, edge_pair
 
 CONT, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -169,6 +171,12 @@ class SocketPeer:
         return start + (buffer[1] if start == 2 else int.from_bytes(buffer[2:start], "big"))
 
 
+def living(connection: WireConnection) -> int:
+    """Tasks, without those that wait for a connection to serve."""
+    pool: TaskPool = connection.start.__self__  # type: ignore[attr-defined]
+    return trio.lowlevel.current_statistics().tasks_living - len(pool._waiting)
+
+
 @asynccontextmanager
 async def socket_of(
     site: Site,
@@ -177,12 +185,13 @@ async def socket_of(
     capacity: int = 1 << 24,
     back: int | None = None,
     request: bytes = head(),
+    is_told: bool = True,
 ) -> AsyncIterator[tuple[SocketPeer, WireConnection]]:
     """An open one. Behind the block our end closes, and the server's side has ended and holds nothing."""
     ours, theirs = edge_pair(capacity, back=back)
-    connection = WireConnection(theirs, site, options=options)
     async with alone(), trio.open_nursery() as nursery:
-        nursery.start_soon(connection.serve)
+        serve = partial(serve_connection, theirs, site, options=options, is_told=is_told)
+        connection = await nursery.start(serve)
         peer = SocketPeer(ours)
         await peer.open(request)
         yield peer, connection

@@ -614,7 +614,7 @@ class Broken(MemoryEdge):
     """A stream whose nth call goes wrong."""
 
     def __init__(self, inner, error, at):
-        super().__init__(inner._incoming, inner._outgoing)
+        super().__init__(inner.incoming, inner._outgoing)
         self.error = error
         self.calls_left = at
 

@@ -50,32 +50,6 @@ async def all_of(edge):
     return b"".join(pieces)
 
 
-class Offered:
-    """What was offered, and is taken as `takes` says."""
-
-    def __init__(self, takes=lambda data: True):
-        self.seen = []
-        self._takes = takes
-
-    def __call__(self, data):
-        self.seen.append(data)
-        return self._takes(data)
-
-
-class Rested:
-    """The outcome of a rest in a task of its own."""
-
-    def __init__(self, edge, take):
-        self._edge, self._take = edge, take
-        self.result = self.error = "nothing yet"
-
-    async def run(self):
-        try:
-            self.result = await self._edge.rest(self._take)
-        except (ValueError, trio.ClosedResourceError, trio.BrokenResourceError) as error:
-            self.error = type(error)
-
-
 @pytest.mark.parametrize("size", [1, RECEIVE_BYTES - 1, RECEIVE_BYTES, RECEIVE_BYTES + 1, 3 * RECEIVE_BYTES])
 @pytest.mark.parametrize("is_before", [True, False])
 async def test_bytes_and_the_end_behind_them_are_both_read(size, is_before):
@@ -101,75 +75,17 @@ async def test_bytes_and_the_end_behind_them_are_both_read(size, is_before):
         assert found == [data]
 
 
-async def test_what_is_taken_wakes_nobody_and_what_is_not_is_given():
-    take = Offered(lambda data: data != b"other")
-    async with polled() as (edge, peer, _), trio.open_nursery() as nursery:
-        rested = Rested(edge, take)
-        nursery.start_soon(rested.run)
-        for piece in (b"one", b"two", b"other"):
-            assert rested.result == "nothing yet"
-            await wait_all_tasks_blocked(SETTLE_S)
-            peer.send(piece)
-        await wait_all_tasks_blocked(SETTLE_S)
-
-        assert take.seen == [b"one", b"two", b"other"]
-        assert rested.result == b"other"
-
-
-async def test_what_was_there_before_the_rest_is_offered_too_and_the_rest_goes_on():
-    take = Offered(lambda data: data == b"one")
-    async with polled() as (edge, peer, _), trio.open_nursery() as nursery:
-        peer.send(b"one")
-        await wait_all_tasks_blocked(SETTLE_S)
-        rested = Rested(edge, take)
-        nursery.start_soon(rested.run)
-        await wait_all_tasks_blocked(SETTLE_S)
-        assert (take.seen, rested.result) == ([b"one"], "nothing yet")
-        peer.send(b"two")
-        await wait_all_tasks_blocked(SETTLE_S)
-
-        assert rested.result == b"two"
-
-
-async def test_what_taking_raises_is_raised_in_the_task():
-    def fails(_):
-        raise ValueError
-
-    async with polled() as (edge, peer, _), trio.open_nursery() as nursery:
-        rested = Rested(edge, fails)
-        nursery.start_soon(rested.run)
-        await wait_all_tasks_blocked()
-        peer.send(b"one")
-        await wait_all_tasks_blocked(SETTLE_S)
-
-        assert rested.error is ValueError
-
-
-async def test_a_rest_is_ended_from_outside():
-    async with polled() as (edge, peer, _), trio.open_nursery() as nursery:
-        rested = Rested(edge, Offered())
-        nursery.start_soon(rested.run)
-        await wait_all_tasks_blocked()
-        edge.stir()
-        await wait_all_tasks_blocked()
-        edge.stir()  # nobody rests
-        peer.send(b"one")
-
-        assert rested.result is None
-        assert await edge.receive() == b"one"
-
-
 async def test_a_close_wakes_who_waits():
     async with polled() as (edge, _, _), trio.open_nursery() as nursery:
-        rested = Rested(edge, Offered())
-        nursery.start_soon(rested.run)
-        await wait_all_tasks_blocked()
-        edge.close()
-        await wait_all_tasks_blocked()
 
-        assert rested.error is trio.ClosedResourceError
-        with pytest.raises(trio.ClosedResourceError):
-            await edge.receive()
+        async def close():
+            await wait_all_tasks_blocked()
+            edge.close()
+
+        nursery.start_soon(close)
+        for _ in range(2):
+            with pytest.raises(trio.ClosedResourceError):
+                await edge.receive()
 
 
 async def test_a_socket_with_the_number_of_one_that_was_closed_is_told_its_own():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.server.planes import JSON, Wire
-from tests.server.wire.places import alone, begun, new_site
+from tests.server.wire.places import alone, begun, new_site, serve_connection
 from tests.server.wire.playing import pass_time
 from tests.server.wire.sockets import SocketPeer, close, frame, head, socket_of, text
 from topics.embed.aio.runtime import Runtime
@@ -19,7 +19,6 @@ from topics.embed.aio.thread import Threads
 from topics.kernel.limits import MIB, Limits
 from topics.server.api.resources.job_ops import WORKS_MAX
 from topics.server.api.site import Site
-from topics.server.wire.connection import WireConnection
 from topics.store.writer import NOTHING_TOOK
 from topics.testing.clock import ManualClock
 from topics.testing.streams import edge_pair
@@ -471,7 +470,7 @@ async def test_hands_are_as_full_as_they_can_be_and_never_fuller(steps, jitter_m
 
         async def connect(number):
             ours, theirs = edge_pair(1 << 24)
-            nursery.start_soon(WireConnection(theirs, place.site).serve)
+            nursery.start_soon(serve_connection, theirs, place.site)
             peer = SocketPeer(ours)
             await peer.open(head())
             return Worker(place, peer, number)

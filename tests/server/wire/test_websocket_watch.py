@@ -5,7 +5,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.server.wire.playing import pass_time
-from tests.server.wire.sockets import close, socket_of, text
+from tests.server.wire.sockets import close, living, socket_of, text
 from tests.server.wire.watching import place
 from topics.engine.commands import PutConsumer
 from topics.engine.consumers import consumer_states
@@ -256,14 +256,18 @@ async def test_a_watch_ends_with_its_connection(mock_clock, how):
 
 
 async def test_an_idle_watch_has_no_task(mock_clock):
-    async with place() as here, socket_of(here.site) as (peer, _):
+    async with place() as here:
         await here.put(1)
-        await peer.ask(op="ping")
         before = trio.lowlevel.current_statistics().tasks_living
-        await peer.send(subscribe())
-        await peer.messages(3)
-        await here.settled()
-        assert trio.lowlevel.current_statistics().tasks_living == before
+        async with socket_of(here.site) as (peer, connection):
+            await peer.send(subscribe())
+            await peer.messages(3)
+            await here.settled()
+            assert living(connection) == before + 2  # its port's: what tells of bytes, and the test's
+            await here.put(2)
+            assert (await peer.message())["op"] == "record"
+            await here.settled()
+            assert living(connection) == before + 2
 
 
 async def test_who_writes_while_a_connection_ends_is_not_told_of_it(mock_clock):

@@ -31,7 +31,7 @@ from topics.server.auth.keys import REVOKED_GRACE_S, Key
 from topics.server.wire.again import Again, ServedHead
 from topics.server.wire.answers import AnswerWriter
 from topics.server.wire.bodies import read_body
-from topics.server.wire.edges import PolledEdge
+from topics.server.wire.edges import ToldEdge
 from topics.server.wire.handshake import accept_websocket
 from topics.server.wire.head import WireHead, parse_head
 from topics.server.wire.link import LINGER_S, PeerLink
@@ -143,7 +143,7 @@ class WireConnection(RestingConnection):
 
     # At rest.
 
-    def _look(self, edge: PolledEdge) -> None:
+    def _look(self, edge: ToldEdge) -> None:
         """What comes is served where it comes, if it can be."""
         if self._stream is not None:
             self._look_at_peer(edge)
@@ -158,7 +158,7 @@ class WireConnection(RestingConnection):
             else:
                 self._end_at_rest()
 
-    def _look_at_peer(self, edge: PolledEdge) -> None:
+    def _look_at_peer(self, edge: ToldEdge) -> None:
         """The end of the peer's side is the end of a stream that has no other."""
         found = self._link.incoming.read_ahead_nowait(edge)
         if found:
@@ -249,7 +249,7 @@ class WireConnection(RestingConnection):
 
     async def _begin_stream(self, answer: Answer, body: Sized | Unbounded, wire: WireHead) -> None:
         self._again.last = None
-        self._stream = StreamedBody(self._link, body, wire, None if self._polled is None else self.stir)
+        self._stream = StreamedBody(self._link, body, wire, None if self._told_edge is None else self.stir)
         await self._stream.begin(self._writer, answer)
         if wire.head.method == b"HEAD":
             await self._link.linger()
@@ -325,7 +325,7 @@ class WireConnection(RestingConnection):
                 if self.site.draining:
                     return None
                 link.rest()
-                if self._polled is not None:
+                if self._told_edge is not None:
                     self._leaves = True
                     return None
                 data = await link.rest_until(partial(again.begin, self._key))

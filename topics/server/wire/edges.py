@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
@@ -11,14 +12,13 @@ import trio
 
 from topics.server.wire.poller import Poller
 
-Take = Callable[[bytes], bool]
 RECEIVE_BYTES: Final = 64 * 1024
 
 
 class _Sending:
     """Of a socket that does not block."""
 
-    __slots__ = ("_raw",)
+    __slots__ = ()
     _raw: socket.socket
 
     def try_send(self, data: bytes | memoryview) -> int:
@@ -33,7 +33,7 @@ class _Sending:
 class SocketEdge(_Sending):
     """A connected TCP socket."""
 
-    __slots__ = ("stream",)
+    __slots__ = ("_raw", "stream")
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
@@ -66,34 +66,37 @@ class SocketEdge(_Sending):
         self.stream.socket.close()
 
 
-class PolledEdge(_Sending):
-    """A socket whose bytes are told by a `Poller`. Only one task receives from it, and one sends. It takes the socket
-    out of the stream: an edge at rest needs no more. `is_readable`: as far as is known.
+class ToldEdge(ABC):
+    """An `Edge` that is told when there is something to receive, by a call. Only one task receives from it, and one
+    sends. `is_readable`: as far as is known.
     """
 
-    __slots__ = (
-        "_fd",
-        "_has_ended",
-        "_is_closed",
-        "_poller",
-        "_raw",
-        "_take",
-        "_task",
-        "_told",
-        "is_readable",
-    )
+    __slots__ = ("_has_ended", "_is_closed", "_task", "_told", "is_readable")
 
-    def __init__(self, stream: trio.SocketStream, poller: Poller) -> None:
-        family, kind, proto = stream.socket.family, stream.socket.type, stream.socket.proto
-        self._fd = stream.socket.detach()
-        self._raw = socket.socket(family, kind, proto, fileno=self._fd)
-        self._raw.settimeout(0)
-        self._poller = poller
+    def __init__(self) -> None:
         self.is_readable = self._has_ended = self._is_closed = False
         self._task: trio.lowlevel.Task | None = None  # it waits until something comes
-        self._take: Take | None = None  # what comes is offered there first
         self._told: Callable[[], None] | None = None
-        poller.add(self._fd, self)
+
+    @abstractmethod
+    def try_send(self, data: bytes | memoryview) -> int:
+        """As an `Edge`."""
+
+    @abstractmethod
+    async def send_all(self, data: bytes | memoryview) -> None:
+        """As an `Edge`."""
+
+    @abstractmethod
+    async def send_eof(self) -> None:
+        """As an `Edge`."""
+
+    @abstractmethod
+    def _recv(self) -> bytes:
+        """`RECEIVE_BYTES` at most; `b""` at the end. Raises `BlockingIOError`; `BrokenResourceError`."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """What is beneath it."""
 
     async def receive(self) -> bytes:
         """Some bytes, as any edge."""
@@ -108,30 +111,79 @@ class PolledEdge(_Sending):
             if data is not None:
                 return data
 
+    def receive_nowait(self) -> bytes | None:
+        """Some bytes, as `receive`; None if nothing is there yet."""
+        if self._is_closed:
+            raise trio.ClosedResourceError("this end is closed")
+        try:
+            data = self._recv()
+        except BlockingIOError:
+            self.is_readable = False
+            return None
+        # Less than there was room for is all that there was, and what comes then is told anew; but an end that was told
+        # with it is told once.
+        self.is_readable = self._has_ended or len(data) == RECEIVE_BYTES
+        return data
+
     def tell(self, told: Callable[[], None] | None) -> None:
         """Call this from here on whenever something can be read, while nobody receives: now, if something can."""
         self._told = told
         if told is not None and self.is_readable:
             told()
 
-    async def rest(self, take: Take) -> bytes | None:
-        """As `receive`, but what comes meanwhile is offered to `take` where it is told, and while that takes it this
-        goes on waiting. None if `stir` is called.
-        """
-        if self.is_readable:
-            data = await self.receive()
-            if not take(data):
-                return data
-        self._take = take
-        try:
-            return await self._wait()
-        finally:
-            self._take = None
-
-    def stir(self) -> None:
-        """Whoever rests goes on."""
-        if self._take is not None:
+    def came(self, *, ended: bool) -> None:
+        """Something can be read. `ended`: its peer sends no more, or it is broken. Raises nothing."""
+        self.is_readable = True
+        self._has_ended = self._has_ended or ended
+        if self._told is not None:
+            self._told()
+        if self._task is not None:
             self._wake(outcome.Value(None))
+
+    async def aclose(self) -> None:
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        """Whoever receives or sends goes on at once."""
+        if self._is_closed:
+            return
+        self._is_closed = self.is_readable = True  # it is told, as an error
+        self._close()
+        if self._told is not None:
+            self._told()
+        self._wake(outcome.Error(trio.ClosedResourceError("this end is closed")))
+
+    async def _wait(self) -> None:
+        assert self._task is None
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._leave)
+
+    def _wake(self, result: outcome.Outcome[None]) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task, result)
+
+    def _leave(self, _: object) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
+class PolledEdge(_Sending, ToldEdge):
+    """A socket whose bytes are told by a `Poller`. It takes the socket out of the stream: an edge at rest needs no
+    more.
+    """
+
+    __slots__ = ("_fd", "_poller", "_raw")
+
+    def __init__(self, stream: trio.SocketStream, poller: Poller) -> None:
+        super().__init__()
+        family, kind, proto = stream.socket.family, stream.socket.type, stream.socket.proto
+        self._fd = stream.socket.detach()
+        self._raw = socket.socket(family, kind, proto, fileno=self._fd)
+        self._raw.settimeout(0)
+        self._poller = poller
+        poller.add(self._fd, self)
 
     async def send_all(self, data: bytes | memoryview) -> None:
         await trio.lowlevel.checkpoint()
@@ -147,70 +199,20 @@ class PolledEdge(_Sending):
         except OSError as error:
             raise trio.BrokenResourceError(str(error)) from error
 
-    async def aclose(self) -> None:
-        self.close()
-        await trio.lowlevel.checkpoint()
+    def _recv(self) -> bytes:
+        try:
+            return self._raw.recv(RECEIVE_BYTES)
+        except InterruptedError as error:
+            raise BlockingIOError from error
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from error
 
-    def close(self) -> None:
-        """Whoever receives or sends goes on at once."""
-        if self._is_closed:
-            return
-        self._is_closed = self.is_readable = True  # it is told, as an error
+    def _close(self) -> None:
         self._poller.drop(self._fd)
         trio.lowlevel.notify_closing(self._raw)
         self._raw.close()
-        if self._told is not None:
-            self._told()
-        self._wake(outcome.Error(trio.ClosedResourceError("this end is closed")))
-
-    def came(self, *, ended: bool) -> None:
-        self.is_readable = True
-        self._has_ended = self._has_ended or ended
-        if self._told is not None:
-            self._told()
-        if self._take is None:
-            self._wake(outcome.Value(None))
-        while self._take is not None and self._task is not None and self.is_readable:
-            result = outcome.capture(self._offer, self._take)
-            if not isinstance(result, outcome.Value) or result.value is not None:
-                self._wake(result)
-
-    def _offer(self, take: Take) -> bytes | None:
-        """What has come, if it is not taken."""
-        data = self.receive_nowait()
-        return None if data is None or take(data) else data
-
-    def receive_nowait(self) -> bytes | None:
-        """Some bytes, as `receive`; None if nothing is there yet."""
-        if self._is_closed:
-            raise trio.ClosedResourceError("this end is closed")
-        try:
-            data = self._raw.recv(RECEIVE_BYTES)
-        except (BlockingIOError, InterruptedError):
-            self.is_readable = False
-            return None
-        except OSError as error:
-            raise trio.BrokenResourceError(str(error)) from error
-        # Less than there was room for is all that there was, and what comes then is told anew; but an end that was told
-        # with it is told once.
-        self.is_readable = self._has_ended or len(data) == RECEIVE_BYTES
-        return data
-
-    async def _wait(self) -> bytes | None:
-        """What was not taken while it rests, else nothing."""
-        assert self._task is None
-        self._task = trio.lowlevel.current_task()
-        result: bytes | None = await trio.lowlevel.wait_task_rescheduled(self._leave)
-        return result
-
-    def _wake(self, result: outcome.Outcome[bytes | None]) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            trio.lowlevel.reschedule(task, result)
-
-    def _leave(self, _: object) -> trio.lowlevel.Abort:
-        self._task = None
-        return trio.lowlevel.Abort.SUCCEEDED
 
 
 class TlsEdge:

@@ -8,6 +8,7 @@ connection have none there: requests of a connection that is asked again and aga
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -15,12 +16,13 @@ import trio
 from topics.server.api.edge import Edge
 from topics.server.api.memory import Share
 from topics.server.api.site import Site
-from topics.server.wire.edges import PolledEdge, Take
+from topics.server.wire.edges import ToldEdge
 from topics.server.wire.patience import Phase, WireOptions
 from topics.server.wire.receiving import Incoming
 from topics.server.wire.sending import Outgoing
-from topics.server.wire.watch import PeerWatch, PolledPeerWatch
+from topics.server.wire.watch import PeerWatch, ToldPeerWatch
 
+Take = Callable[[bytes], bool]
 LINGER_S: Final = 1.0
 _LINGER_BYTES: Final = 64 * 1024
 
@@ -144,29 +146,24 @@ class PeerLink:
             await self.edge.aclose()
 
     async def rest_until(self, take: Take) -> bytes | None:
-        """What comes next and is not taken: `take` is offered it, perhaps by another task. None if `stir` is called."""
-        edge = self.edge
-        if isinstance(edge, PolledEdge):
-            return await edge.rest(take)
+        """What comes next and is not taken: `take` is offered it. None if `stir` is called."""
         with trio.CancelScope() as self._resting:
             while True:
-                data = await edge.receive()
+                data = await self.edge.receive()
                 if not take(data):
                     return data
         return None
 
     def stir(self) -> None:
         """Whoever rests goes on."""
-        if isinstance(self.edge, PolledEdge):
-            self.edge.stir()
-        elif self._resting is not None:
+        if self._resting is not None:
             self._resting.cancel()
 
     # As the handlers' Peer.
 
-    def watch(self) -> PeerWatch | PolledPeerWatch:
-        if isinstance(self.edge, PolledEdge):
-            return PolledPeerWatch(self.edge, self.incoming, self.answer_first)
+    def watch(self) -> PeerWatch | ToldPeerWatch:
+        if isinstance(self.edge, ToldEdge):
+            return ToldPeerWatch(self.edge, self.incoming, self.answer_first)
         return PeerWatch(self.incoming, self.answer_first)
 
     async def answer_first(self) -> None:

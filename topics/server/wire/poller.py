@@ -9,6 +9,7 @@ that connections that ask together share a write, and one that asks alone waits 
 from __future__ import annotations
 
 import select
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import trio
@@ -57,14 +58,18 @@ class Poller:
             self._epoll.close()
 
     def _tell(self) -> None:
-        runtime = self._site.runtime
-        if runtime is None:  # the log is being recovered
-            self._tell_each()
-        else:
-            runtime.write_together(self._tell_each)
+        tell_together(self._site, self._tell_each)
 
     def _tell_each(self) -> None:
         for fd, events in self._epoll.poll(0, _EVENTS_MAX):
             polled = self._by_fd.get(fd)
             if polled is not None:  # else one that was told before has closed it
                 polled.came(ended=events & ~select.EPOLLIN != 0)
+
+
+def tell_together(site: Site, tell_each: Callable[[], None]) -> None:
+    """One pass: what is proposed meanwhile is one batch."""
+    if site.runtime is None:  # the log is being recovered
+        tell_each()
+    else:
+        site.runtime.write_together(tell_each)

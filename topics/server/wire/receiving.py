@@ -10,7 +10,7 @@ import trio
 from topics.kernel.errors import Rejected
 from topics.server.api.edge import Edge
 from topics.server.api.memory import MemoryAccount, Share
-from topics.server.wire.edges import PolledEdge
+from topics.server.wire.edges import ToldEdge
 from topics.server.wire.head import find_end
 
 READ_AHEAD_BYTES: Final = 64 * 1024
@@ -79,7 +79,7 @@ class Incoming:
             return False
         return True
 
-    def read_ahead_nowait(self, edge: PolledEdge) -> bool | None:
+    def read_ahead_nowait(self, edge: ToldEdge) -> bool | None:
         """As `read_ahead`, of what is there; None if there may be more."""
         try:
             while self._has_room_ahead():

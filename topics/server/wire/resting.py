@@ -13,7 +13,7 @@ from collections.abc import Callable
 import trio
 
 from topics.server.api.message import Answer, PeerGone
-from topics.server.wire.edges import PolledEdge
+from topics.server.wire.edges import ToldEdge
 from topics.server.wire.link import PeerLink
 from topics.server.wire.patience import Phase
 from topics.server.wire.tasks import Attended, attend
@@ -25,8 +25,17 @@ class RestingConnection(ABC):
     """
 
     __slots__ = (
-        "_bug", "_can_start", "_ended", "_has_risen", "_is_at_rest", "_is_given_up", "_leaves", "_link", "_polled",
-        "_told", "start",
+        "_bug",
+        "_can_start",
+        "_ended",
+        "_has_risen",
+        "_is_at_rest",
+        "_is_given_up",
+        "_leaves",
+        "_link",
+        "_told",
+        "_told_edge",
+        "start",
     )  # fmt: skip
 
     def __init__(
@@ -38,7 +47,7 @@ class RestingConnection(ABC):
         if start is not None:
             self.start = start
         self._ended = ended
-        self._polled = link.edge if start is not None and isinstance(link.edge, PolledEdge) else None
+        self._told_edge = link.edge if start is not None and isinstance(link.edge, ToldEdge) else None
         self._is_at_rest = False  # without a task
         self._leaves = False  # the task, for there is nothing more to do
         self._is_given_up = False
@@ -65,7 +74,7 @@ class RestingConnection(ABC):
         """Tell of a bug: the answer to who asked, if he can be answered."""
 
     @abstractmethod
-    def _look(self, edge: PolledEdge) -> None:
+    def _look(self, edge: ToldEdge) -> None:
         """Something has come while it rests: read what there is, and serve it, `_rise` or `_end_at_rest`."""
 
     @abstractmethod
@@ -113,18 +122,18 @@ class RestingConnection(ABC):
                 await self._link.close()
                 self._has_ended()
         if goes_on:
-            assert self._polled is not None
+            assert self._told_edge is not None
             self._leaves = False
             self._is_at_rest = True
-            self._polled.tell(self._came)
+            self._told_edge.tell(self._came)
 
     # At rest.
 
     def _came(self) -> None:
         """Something has come, or the edge was closed. Raises nothing."""
-        assert self._polled is not None
+        assert self._told_edge is not None
         try:
-            self._look(self._polled)
+            self._look(self._told_edge)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._end_at_rest()
         except Exception as bug:  # noqa: BLE001 -- it ends this connection, and is not raised in who tells
@@ -133,8 +142,8 @@ class RestingConnection(ABC):
 
     def _rise(self, told: bytes | None = None) -> None:
         """A task goes on from this."""
-        assert self._polled is not None
-        self._polled.tell(None)
+        assert self._told_edge is not None
+        self._told_edge.tell(None)
         self._is_at_rest = False
         self._has_risen, self._told = True, told
         self._link.phase = Phase.BUSY  # it is not let go of before it is looked at
@@ -143,7 +152,7 @@ class RestingConnection(ABC):
     @property
     def can_rest(self) -> bool:
         """True if what comes is told by calls, so that no task need wait for it."""
-        return self._polled is not None
+        return self._told_edge is not None
 
     def stir(self) -> None:
         """There is more to do: for the task that serves it, or for one from now on."""
@@ -172,12 +181,12 @@ class RestingConnection(ABC):
             self._link.scope.cancel()
 
     def _end_at_rest(self) -> None:
-        assert self._polled is not None
-        self._polled.tell(None)
+        assert self._told_edge is not None
+        self._told_edge.tell(None)
         self._is_at_rest = False
         self._forget()
         self._link.let_go()
-        self._polled.close()
+        self._told_edge.close()
         self._has_ended()
 
     def _forget(self) -> None:

@@ -8,7 +8,7 @@ from types import TracebackType
 import trio
 
 from topics.server.api.message import PeerGone
-from topics.server.wire.edges import PolledEdge
+from topics.server.wire.edges import ToldEdge
 from topics.server.wire.receiving import Incoming
 
 
@@ -46,13 +46,13 @@ class PeerWatch:
         self._nursery.cancel_scope.cancel()
 
 
-class PolledPeerWatch:
+class ToldPeerWatch:
     """As `PeerWatch`, where a `Poller` tells of what comes: no task waits for it."""
 
     __slots__ = ("_edge", "_flush_answers", "_gone", "_incoming", "_scope")
 
     def __init__(
-        self, edge: PolledEdge, incoming: Incoming, flush_answers: Callable[[], Awaitable[None]]
+        self, edge: ToldEdge, incoming: Incoming, flush_answers: Callable[[], Awaitable[None]]
     ) -> None:
         self._edge = edge
         self._incoming = incoming
@@ -67,6 +67,8 @@ class PolledPeerWatch:
             raise PeerGone from None  # as above
         self._scope.__enter__()
         self._edge.tell(self._look)
+        if self._incoming.buffer:  # it is held during the wait, too
+            self._look()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
