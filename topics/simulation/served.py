@@ -38,6 +38,7 @@ from topics.simulation.clients.client import SimulatedClient
 from topics.simulation.clients.http_messages import SimulatedRequest, SimulatedResponse
 from topics.simulation.clients.wire_claims import WireClaims
 from topics.simulation.machine import COLD_FOLDER
+from topics.simulation.memory_port import MemoryPort
 from topics.simulation.oracle import PromiseBroken
 from topics.simulation.queues.job_workload import JobWorkload
 from topics.simulation.queues.queue_history import check_queue_history
@@ -57,9 +58,7 @@ _WIRE: Final = WireOptions(head_s=2.0, idle_s=4.0, grace_s=2.0, byte_rate=1 << 2
 _DRAIN_S: Final = 10.0
 _CLIENTS: Final = 7
 _TIDY: Final = 0.4
-_SERVED: Final[ContextVar[OverheardEdge | None]] = ContextVar(
-    "_SERVED", default=None
-)  # the connection of a task
+_SERVED: Final[ContextVar[OverheardEdge | None]] = ContextVar("_SERVED", default=None)  # of a task
 
 
 class ServedWorld(World):
@@ -68,6 +67,7 @@ class ServedWorld(World):
     runtime: Runtime
     site: SteadySite
     _server: trio.Nursery
+    _port: MemoryPort
 
     def __init__(
         self, seed: int, *, rounds: int = 5, visits: int = 5, port: Callable[[SimDisk], Disk] | None = None,
@@ -85,7 +85,7 @@ class ServedWorld(World):
         self._broken: PromiseBroken | None = None
         self._life = trio.CancelScope()
         self._one_less = trio.Event()
-        self._open_connections: dict[WireConnection, MemoryEdge] = {}
+        self._open_connections: dict[MemoryEdge, WireConnection] = {}
         self.wire_watches = WireWatches()
         self.watchers = [SimulatedWatcher(self, self.wire_watches) for _ in range(watchers)]
 
@@ -158,6 +158,7 @@ class ServedWorld(World):
         async with self.runtime.running(), trio.open_nursery() as beneath:
             self.site.begin(self.runtime)
             beneath.start_soon(self.site.wheel.run)
+            self._port = MemoryPort(self.site, beneath, cast(Callable[[MemoryEdge], object], _SERVED.set))
             async with trio.open_nursery() as self._server:
                 if end == "watched":
                     await self._watch_to_heads()
@@ -245,12 +246,12 @@ class ServedWorld(World):
         """As the listener does it: idle connections end, busy ones behind their answer, the rest by force."""
         self._note("drain")
         self.site.draining = True
-        for connection in list(self._open_connections):
+        for connection in list(self._open_connections.values()):
             connection.end_if_idle()
         with trio.move_on_after(_DRAIN_S):
             while self._open_connections:
                 await self._one_less.wait()
-        for edge in list(self._open_connections.values()):
+        for edge in list(self._open_connections):
             edge.close()
             self.counts["connections closed by force"] += 1
 
@@ -265,13 +266,11 @@ class ServedWorld(World):
         return ours
 
     async def _serve(self, edge: OverheardEdge) -> None:
-        connection = WireConnection(edge, self.site, options=_WIRE)
-        _SERVED.set(edge)
-        self._open_connections[connection] = edge
+        opened = partial(self._open_connections.__setitem__, edge)
         try:
-            await connection.serve()
+            await self._port.serve(edge, is_told=self.seed % 3 > 0, opened=opened, options=_WIRE)
         finally:
-            del self._open_connections[connection]
+            del self._open_connections[edge]
             self._one_less.set()
             self._one_less = trio.Event()
             if not self._dead and not self.disk.down:  # the task that met the crash has told nobody yet

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import trio
@@ -13,7 +12,6 @@ from topics.host.cold.segment_stores import SegmentStore
 from topics.host.system.memory import MemoryDisk
 from topics.kernel.limits import KIB, Limits
 from topics.kernel.ports import Clock, Disk, Entropy
-from topics.server.api.edge import Edge
 from topics.server.api.resources.state import SiteOptions
 from topics.server.api.routes import Route, RouteTable
 from topics.server.api.site import Site
@@ -21,9 +19,7 @@ from topics.server.api.table import route_table
 from topics.server.auth.keys import Keys
 from topics.server.runtime.log import log
 from topics.server.wire.connection import WireConnection
-from topics.server.wire.poller import tell_together
-from topics.server.wire.tasks import TaskPool
-from topics.simulation.told_edges import MemoryPoller, ToldMemoryEdge
+from topics.simulation.memory_port import MemoryPort
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
@@ -115,7 +111,7 @@ async def alone() -> AsyncIterator[None]:
 
 
 async def serve_connection(
-    edge: Edge,
+    edge: MemoryEdge,
     site: Site,
     *,
     task_status: trio.TaskStatus[WireConnection] = trio.TASK_STATUS_IGNORED,
@@ -125,18 +121,7 @@ async def serve_connection(
     """Serve one connection of HTTP/1.1 until it ends. `is_told`: of what comes, as a socket is; else it is read as TLS
     is, by a task that waits.
     """
-    over = trio.Event()
-    async with trio.open_nursery() as beneath:
-        if is_told and isinstance(edge, MemoryEdge):
-            poller, pool = MemoryPoller(partial(tell_together, site)), TaskPool(beneath, raised)
-            beneath.start_soon(poller.run)
-            edge, options["start"] = ToldMemoryEdge(edge, poller), pool.start
-        connection = WireConnection(edge, site, ended=over.set, **options)
-        task_status.started(connection)
-        await connection.serve()
-        await over.wait()
+    async with alone(), trio.open_nursery() as beneath:
+        port = MemoryPort(site, beneath)
+        await port.serve(edge, is_told=is_told, opened=task_status.started, **options)
         beneath.cancel_scope.cancel()
-
-
-def raised(bug: Exception) -> None:
-    raise bug

@@ -31,7 +31,7 @@ class Attended(Protocol):
 class TaskPool:
     """Of one port. They end with the nursery. `failed`: told of a bug in who is served, which ends nobody else."""
 
-    def __init__(self, nursery: trio.Nursery, failed: Callable[[Exception], None]) -> None:
+    def __init__(self, nursery: trio.Nursery, failed: Callable[[Exception], object]) -> None:
         self._nursery = nursery
         self._failed = failed
         self._waiting: list[trio.lowlevel.Task] = []
