@@ -12,6 +12,7 @@ ledger             everything the checkers of one World know: what went to each 
                    covered, what clients hold
 machine            opening a store on a simulated disk as a driver would, and reading what is on a disk without
                    changing it
+memory_port        a port in memory: connections are served as those of sockets are, and told of what comes
 mesh               many Weaver nodes on one thread, all from one seed
 oracle             which states a crash may leave: for each shard any prefix of its writes that is not shorter
                    than the synced one

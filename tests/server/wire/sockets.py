@@ -17,7 +17,6 @@ from tests.server.wire.playing import Client
 from topics.server.api.site import Site
 from topics.server.wire.connection import WireConnection
 from topics.server.wire.patience import WireOptions
-from topics.server.wire.tasks import TaskPool
 from topics.testing.streams import MemoryEdge, edge_pair
 
 CONT, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -173,7 +172,7 @@ class SocketPeer:
 
 def living(connection: WireConnection) -> int:
     """Tasks, without those that wait for a connection to serve."""
-    pool: TaskPool = connection.start.__self__  # type: ignore[attr-defined]
+    pool = connection.start.func.__self__._pool
     return trio.lowlevel.current_statistics().tasks_living - len(pool._waiting)
 
 

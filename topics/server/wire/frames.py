@@ -1,22 +1,45 @@
-"""What comes of a WebSocket's frames, as messages (RFC 6455 5).
+"""Frames of a WebSocket, and the messages that they are (RFC 6455 5).
 
-`websockets` knows the protocol and does no I/O. It is asked where bytes are not plainly one message: most are, and a
-connection at rest keeps nothing of it.
+`websockets` knows the protocol and does no I/O (decision 49). It is asked where bytes are not plainly one text message,
+which is one frame: nearly all are, and are read and made here without its machinery. What it makes of any frame is what
+is made of theirs, which a test holds. A connection at rest keeps nothing of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from io import BytesIO
+from struct import Struct
+from types import GeneratorType
 from typing import Final
 
-from websockets.frames import CloseCode, Frame, Opcode
+import trio
+from websockets.frames import (  # type: ignore[attr-defined]  # the quick `apply_mask`, where it was built
+    CloseCode,
+    Frame,
+    Opcode,
+    apply_mask,
+)
 from websockets.protocol import Protocol, Side, State
+from websockets.streams import StreamReader
 
+from topics.kernel.errors import Rejected
 from topics.kernel.limits import KIB
-from topics.server.wire.text_frames import is_between_frames, lone_text
+from topics.server.api.bodies.pieces import check_utf8
+from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX
 
 _FED_BYTES: Final = 8 * KIB  # at once: small frames take thirty times their bytes as values
+_FINAL_TEXT: Final = 0x81  # FIN, no extension's bits, opcode 1
+_MASKED: Final = 0x80
+_U16_FOLLOWS: Final = 126
+_U64_FOLLOWS: Final = 127
+_SHORT: Final = Struct("!BB")
+_MEDIUM: Final = Struct("!BBH")
+_LONG: Final = Struct("!BBQ")
+PING: Final = Frame(Opcode.PING, b"").serialize(mask=False)
+_PONG: Final = Frame(Opcode.PONG, b"").serialize(mask=True)
+_FIRST_BYTE: Final = StreamReader.at_eof.__code__  # the wait for the next frame, or for the end
 
 
 class SocketFrames:
@@ -112,3 +135,60 @@ class SocketFrames:
                 message, self._body = self._body.getvalue(), None
                 return message
         return None
+
+
+def lone_text(data: bytes, bytes_max: int) -> bytes | None:
+    """The message, if the bytes are one whole masked text frame and nothing else; None: ask the protocol."""
+    if len(data) < _MEDIUM.size:
+        return None
+    first, size, following = _MEDIUM.unpack_from(data)
+    size, start = size - _MASKED, _SHORT.size
+    if size >= _U16_FOLLOWS:
+        if size != _U16_FOLLOWS:
+            return None
+        size, start = following, _MEDIUM.size
+    text = start + 4
+    if first != _FINAL_TEXT or len(data) != text + size or not 0 <= size <= bytes_max:  # below 0: no mask
+        return None
+    return apply_mask(data[text:], data[start:text])
+
+
+def is_lone_pong(data: bytes) -> bool:
+    """True if the bytes are what answers our ping, and nothing else."""
+    return len(data) == len(_PONG) and data[: _SHORT.size] == _PONG[: _SHORT.size]
+
+
+def is_between_frames(protocol: Protocol) -> bool:
+    """True if what has come ends with a whole frame.
+
+    The protocol's buffer does not say so, for each part of a frame's head is taken out of there. What its parser
+    waits for does: generators that wait for one another.
+    """
+    waits: object = protocol.parser
+    while isinstance(waits, GeneratorType) and waits.gi_yieldfrom is not None:
+        waits = waits.gi_yieldfrom
+    assert isinstance(waits, GeneratorType)
+    return waits.gi_code is _FIRST_BYTE
+
+
+def text_frame(message: bytes) -> bytes:
+    """The frame of a server's message."""
+    size = len(message)
+    if size < _U16_FOLLOWS:
+        return _SHORT.pack(_FINAL_TEXT, size) + message
+    if size < 1 << 16:
+        return _MEDIUM.pack(_FINAL_TEXT, _U16_FOLLOWS, size) + message
+    return _LONG.pack(_FINAL_TEXT, _U64_FOLLOWS, size) + message
+
+
+async def is_utf8(text: bytes) -> bool:
+    """Of a large one it is found out in a thread."""
+    check = partial(check_utf8, text, field="message")
+    try:
+        if len(text) <= DECODED_INLINE_BYTES_MAX:
+            check()
+        else:
+            await trio.to_thread.run_sync(check)
+    except Rejected:
+        return False
+    return True

@@ -18,10 +18,9 @@ from topics.kernel.limits import KIB
 from topics.server.api.message import STUCK_S
 from topics.server.api.ops import OpCall
 from topics.server.api.site import Site
-from topics.server.wire.frames import SocketFrames
+from topics.server.wire.frames import SocketFrames, text_frame
 from topics.server.wire.link import PeerLink
 from topics.server.wire.tasks import Attended, TaskGroup
-from topics.server.wire.text_frames import text_frame
 
 GATHERED_BYTES: Final = 256 * KIB  # of answers, made before they are sent
 

@@ -28,10 +28,10 @@ from topics.server.api.authorise import unauthorized
 from topics.server.api.ops import OpCall
 from topics.server.api.site import Site
 from topics.server.auth.keys import Key
+from topics.server.wire.frames import PING, is_lone_pong, is_utf8
 from topics.server.wire.link import PeerLink
 from topics.server.wire.resting import RestingConnection
 from topics.server.wire.socket_sending import GATHERED_BYTES, SendingSocket
-from topics.server.wire.text_frames import PING, is_lone_pong, is_utf8
 
 UNDER_WAY_MAX: Final = 256  # commands of a connection that came and whose answers are not sent,
 UNDER_WAY_BYTES_MAX: Final = 1 * MIB  # and the bytes of their messages, unless it is a single one
@@ -94,9 +94,9 @@ class WebSocket(SendingSocket):
         """
         try:
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                if await self._receive(data):
+                    return True
                 if not self._is_broken:
-                    if await self._receive(data):
-                        return True
                     await self._close()
             self.close()
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):

@@ -3,7 +3,7 @@
 import pytest
 from websockets.frames import Frame, Opcode
 
-from topics.server.wire.text_frames import lone_text, text_frame
+from topics.server.wire.frames import lone_text, text_frame
 
 MIB = 1 << 20
 SIZES = (0, 1, 2, 125, 126, 127, 4096, 65_535)
