@@ -31,6 +31,7 @@ class RestingConnection(ABC):
         "_has_risen",
         "_is_at_rest",
         "_is_given_up",
+        "_is_over",
         "_leaves",
         "_link",
         "_told",
@@ -50,7 +51,7 @@ class RestingConnection(ABC):
         self._told_edge = link.edge if start is not None and isinstance(link.edge, ToldEdge) else None
         self._is_at_rest = False  # without a task
         self._leaves = False  # the task, for there is nothing more to do
-        self._is_given_up = False
+        self._is_given_up = self._is_over = False
         self._has_risen = False  # for this, which it was told at rest, and perhaps a bug there
         self._told: bytes | None = None
         self._bug: Exception | None = None
@@ -165,7 +166,7 @@ class RestingConnection(ABC):
         """It is broken: the task that serves it is cancelled, or one finds it so."""
         if self._is_at_rest:
             self._rise()
-        elif not self._has_risen:
+        elif not self._has_risen and not self._is_over:  # else the scope is another's
             self._link.scope.cancel()
 
     def _take_told(self) -> bytes | None:
@@ -190,6 +191,7 @@ class RestingConnection(ABC):
         self._has_ended()
 
     def _forget(self) -> None:
+        self._is_over = True
         try:
             self._let_go()
         except Exception as bug:  # noqa: BLE001 -- the connection has ended, and nobody else shall

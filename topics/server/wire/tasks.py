@@ -82,19 +82,19 @@ class TaskGroup:
     a bug in one.
     """
 
-    __slots__ = ("_ended", "_failed", "_running", "_scopes", "_start", "is_cancelled")
+    __slots__ = ("_ended", "_failed", "_scopes", "_start", "is_cancelled", "running")
 
     def __init__(self, start: Callable[[Attended], None], failed: Callable[[Exception], None]) -> None:
         self._start = start
         self._failed = failed
-        self._running = 0
+        self.running = 0
         self._scopes: list[trio.CancelScope] = []
         self._ended: Callable[[], None] | None = None
         self.is_cancelled = False
 
     def start(self, task: Callable[[], Awaitable[object]]) -> None:
         """Have it run, soon. Behind `cancel` it is cancelled from its beginning."""
-        self._running += 1
+        self.running += 1
         self._start(_GroupTask(self, task))
 
     def cancel(self, ended: Callable[[], None]) -> None:
@@ -115,11 +115,11 @@ class TaskGroup:
             self._failed(bug)
         finally:
             self._scopes.remove(scope)
-            self._running -= 1
+            self.running -= 1
             self._tell_ended()
 
     def _tell_ended(self) -> None:
-        if self._running == 0 and self._ended is not None:
+        if self.running == 0 and self._ended is not None:
             ended, self._ended = self._ended, None
             ended()
 

@@ -98,9 +98,10 @@ class WebSocket(SendingSocket):
                     return True
                 if not self._is_broken:
                     await self._close()
-            self.close()
-            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await self._link.linger()
+                    self.close()
+                    while self._tasks.running:  # one may be in the midst of a send
+                        await self._moved.park()
+                    await self._link.linger()
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             self._site.failed(bug, "websocket")
         return False
@@ -118,6 +119,7 @@ class WebSocket(SendingSocket):
         self._tasks.cancel(self._give_back)
 
     def _give_back(self) -> None:
+        self._moved.unpark_all()
         for call in (*self._leaving, *self._ready):
             call.dropped()
         for give_back in reversed(self._at_end):
