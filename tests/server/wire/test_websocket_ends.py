@@ -101,6 +101,19 @@ async def test_whoever_does_not_read_for_long_is_let_go(mock_clock):
             await peer.edge.send_all(ASK)
 
 
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_a_peer_that_is_lost_in_the_midst_of_a_send_is_no_bug(mock_clock, is_told):
+    """Who reads finds it, or who sends, in any order."""
+    async with open_site() as site:
+        for _ in range(10):
+            async with socket_of(site, back=100, is_told=is_told) as (peer, _):
+                await peer.send(ASK * 100)
+                await wait_all_tasks_blocked()
+                peer.edge.reset()
+                await wait_all_tasks_blocked()
+        assert site.bugs == 0
+
+
 async def test_whoever_is_held_back_is_not_taken_for_dead(mock_clock):
     """He has said much, and we do not read it: a write stands still for longer than he may be silent."""
     go_on = trio.Event()
