@@ -57,7 +57,7 @@ async def test_its_client_writes_and_reads_answers():
         assert json.loads(await client.recv())["last_seq"] == 51
         await (await client.ping()).wait()
         with pytest.raises(ConnectionClosedError) as ended:
-            await client.send(b" " * (2 * MIB + 1))
+            await client.send(b" " * (24 * MIB))  # more than the kernel keeps
             await client.recv()
         assert ended.value.rcvd.code == 1009
         assert site.counts["websocket", 101] == 1

@@ -119,11 +119,11 @@ class PeerLink:
             self.room.release()
         self.outgoing.unsent.clear()
 
-    async def linger(self) -> None:
+    async def linger(self, bytes_max: int = _LINGER_BYTES) -> None:
         """Half-close and drain (RFC 9112 9.6): a close with bytes unread would take the answer back."""
         await self.edge.send_eof()
         with trio.move_on_after(LINGER_S):
-            await self.incoming.drain(_LINGER_BYTES)
+            await self.incoming.drain(bytes_max)
 
     def give_away(self, text: bytes) -> bytes:
         """Every byte that is not served, from the head that was read on: somebody else's now."""

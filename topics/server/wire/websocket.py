@@ -36,6 +36,7 @@ from topics.server.wire.socket_sending import GATHERED_BYTES, SendingSocket
 UNDER_WAY_MAX: Final = 256  # commands of a connection that came and whose answers are not sent,
 UNDER_WAY_BYTES_MAX: Final = 1 * MIB  # and the bytes of their messages, unless it is a single one
 CLOSE_S: Final = 5.0  # for the peer to close too
+_LINGER_BYTES: Final = 128 * MIB  # of a message that is too large: who sends it shall read why
 _SLICE_MESSAGES: Final = 32  # then others have their turn
 _KEPT_BYTES: Final = 1 * KIB  # on the account, from one command to the next
 
@@ -101,7 +102,7 @@ class WebSocket(SendingSocket):
                     self.close()
                     while self._tasks.running:  # one may be in the midst of a send
                         await self._moved.park()
-                    await self._link.linger()
+                    await self._link.linger(_LINGER_BYTES)
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             self._site.failed(bug, "websocket")
         return False
