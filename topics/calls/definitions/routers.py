@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import msgspec
@@ -14,7 +14,6 @@ from topics.calls.messages import FORMAT_LIMITS, read_deleted
 from topics.calls.retry import Line, Talk, ask_all
 from topics.codec.log.routers import AT_LEAST_ONCE
 from topics.engine.commands import DeleteRouter, PutRouter
-from topics.engine.engine import Engine
 from topics.engine.replies import Reply, RouterDeleted, RouterPut, RouterState
 from topics.engine.routers.definitions import check_definition
 from topics.kernel.checks import flag
@@ -22,6 +21,9 @@ from topics.kernel.errors import invalid
 from topics.kernel.ids import check_router_name, check_topic_name
 from topics.kernel.limits import Limits
 from topics.log.reads.match import parse_match, unambiguous
+
+if TYPE_CHECKING:
+    from topics.engine.engine import Engine  # which clients do not need
 
 _encode: Final = msgspec.json.Encoder().encode
 

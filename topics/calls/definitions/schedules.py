@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 import msgspec
@@ -16,13 +16,15 @@ from topics.calls.records import OF_A_RECORD
 from topics.calls.retry import Line, Talk, ask_all
 from topics.codec.log.schedules import Schedule as Definition
 from topics.engine.commands import PutSchedule
-from topics.engine.engine import Engine
 from topics.engine.replies import Reply, SchedulePut, ScheduleState
 from topics.engine.schedules.definitions import definition_of
 from topics.kernel.checks import clamped
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.ids import check_schedule_name, check_topic_name
 from topics.kernel.limits import COMING_MAX, Limits
+
+if TYPE_CHECKING:
+    from topics.engine.engine import Engine  # which clients do not need
 
 T = TypeVar("T")
 

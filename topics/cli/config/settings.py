@@ -213,6 +213,7 @@ TABLE: Final[Mapping[str, Setting]] = {
     )
 }  # fmt: skip
 _BY_VARIABLE: Final = {setting.variable: setting for setting in TABLE.values()}
+_LIMITS: Final = {setting.key: setting.limit for setting in TABLE.values() if setting.limit is not None}
 _OF_CLIENTS: Final = frozenset({"url", "cafile", "api_key_file"})
 
 
@@ -226,6 +227,10 @@ class Settings:
     def data(self) -> Path:
         return Path(self.values["data"].value)
 
+    def limits(self) -> Limits:
+        limits = {limit: self.values[key].value for key, limit in _LIMITS.items()}
+        return Limits(**limits)
+
     def options(self) -> StoreOptions:
         """How the store runs."""
         from topics.engine.checkpoint import SegmentRules
@@ -234,12 +239,11 @@ class Settings:
         from topics.store.opened import StoreOptions
 
         get = {key: value.value for key, value in self.values.items()}
-        limits = {setting.limit: get[setting.key] for setting in TABLE.values() if setting.limit is not None}
         return StoreOptions(
             shards=get["wal_shards"],
             sync_interval_ms=get["sync_interval_ms"],
             min_free_bytes=get["min_free_bytes"],
-            limits=Limits(**limits),
+            limits=self.limits(),
             segments=SegmentRules(
                 records_max=get["segment_max_events"],
                 bytes_max=get["segment_max_bytes"],

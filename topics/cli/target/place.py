@@ -239,7 +239,7 @@ class ServerTarget:
         import topics
 
         get = {key: value.value for key, value in self.settings.values.items()}
-        limits = self.settings.options().limits
+        limits = self.settings.limits()
         with topics.Client(
             self.name, api_key_file=get["api_key_file"], cafile=get["cafile"], limits=limits
         ) as client:
