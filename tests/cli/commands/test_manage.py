@@ -125,6 +125,16 @@ def test_rm_asks_and_takes_all_or_none(call: Call) -> None:
             "config.dead_letter: must name another topic: 'u' is this topic itself",
         ),
         (("get", "t", "--from", "x"), 2, "'--from': 'x' is not a whole number (see topics get --help)"),
+        (
+            ("get", "t", "--from", "1h"),
+            2,
+            "'--from': '1h' is a time, and this is a seq: --since 1h (see topics get --help)",
+        ),
+        (
+            ("tail", "t", "--from", "2d"),
+            2,
+            "'--from': '2d' is a time, and this is a seq: --since 2d (see topics tail --help)",
+        ),
         (("get", "t", "--since", "5"), 2, "--since: '5' is not a number with ms, s, m, h, d or w, as in 5m"),
         (("configure", "u", "ttl_ms=1"), 1, "topic 'u' does not exist"),
         (("delete", "t"), 2, "say which records"),

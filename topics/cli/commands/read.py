@@ -7,6 +7,7 @@ comes, as it comes.
 from __future__ import annotations
 
 import heapq
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -30,10 +31,23 @@ if TYPE_CHECKING:
 
 TAIL_DEFAULT = 10
 
+
+class SeqKind(click.IntRange):
+    """A seq, or what to give for a time."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            if re.fullmatch(r"\d+(\.\d+)?[smhdw]", str(value)):
+                self.fail(f"{value!r} is a time, and this is a seq: --since {value}", param, ctx)
+            raise
+
+
 from_option = click.option(
     "--from",
     "from_seq",
-    type=click.IntRange(0),
+    type=SeqKind(0),
     metavar="SEQ",
     help="The records after this seq; 0 is the beginning.",
 )
