@@ -372,13 +372,13 @@ def test_the_server_is_told_in_words_that_are_no_names_of_metrics(browser: Brows
         until(page, "Nothing is known to be damaged.")
         until(page, "Topics still to be told")
         expect(page.get_by_role("region", name="Shards of the log")).to_contain_text("written")
-        size = fact(page, "Log on the disk")
+        size = fact(page, "Size of the log")
         expect(size).to_contain_text("MiB")  # the first file and the next
         told = page.locator("main").inner_text()
         assert re.findall(r"\w+_\w+", told) == []
         assert page.title() == "Server · topics"
         go(page, "#/")
-        expect(fact(page, "Log on the disk")).to_have_text(size_of(told))
+        expect(fact(page, "Size of the log")).to_have_text(size_of(told))
         go(page, "#/node")  # as it was once called
         page.get_by_role("heading", name="Server").wait_for()
         expect(page.locator("#nav [aria-current]")).to_have_text("Server")
@@ -389,7 +389,7 @@ def fact(page: Page, name: str) -> Locator:
 
 
 def size_of(told: str) -> str:
-    found = re.search(r"Log on the disk\n+(.*)", told)
+    found = re.search(r"Size of the log\n+(.*)", told)
     assert found is not None
     return found[1]
 

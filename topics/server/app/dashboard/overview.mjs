@@ -106,7 +106,7 @@ function summary(figures, before, size) {
     ["Records", count(figures.sum("topics_records") ?? 0)],
     ["Stored", bytes(figures.sum("topics_record_bytes") ?? 0)],
     ["Written", size === null ? "…" : `${bytes(size)}/s`],
-    logSize !== null && ["Log on the disk", bytes(logSize)],
+    logSize !== null && ["Size of the log", bytes(logSize)],
     ["fsync p50 / p99", p99 === null ? "none yet" : `${duration(sync(0.5) * 1000)} / ${duration(p99 * 1000)}`],
     ["Connections", count(figures.sum("topics_connections") ?? 0)],
     ["Pressure", el("meter", { min: 0, max: 1, low: 0.2, high: 0.6, optimum: 0, value: pressure, "aria-label": "Pressure" }), ` ${pressure.toFixed(2)}`],

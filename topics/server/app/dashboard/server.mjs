@@ -77,7 +77,7 @@ function figuresOf({ version, uptime_ms: uptime }, figures, before) {
 
 function logOf(figures, before) {
   const size = figures.sum("topics_wal_size_bytes"), rounds = figures.sum("topics_checkpoints_total") ?? 0
-  return facts(size !== null && ["Log on the disk", bytes(size)], ["Sync, p50 / p99", pairOf(SYNC, figures, before)],
+  return facts(size !== null && ["Size of the log", bytes(size)], ["Sync, p50 / p99", pairOf(SYNC, figures, before)],
     ["Checkpoints since the start", count(rounds), figures.sum("topics_checkpoints_failed") > 0 && el("strong", {}, " the last failed")])
 }
 
