@@ -256,13 +256,14 @@ class Listener:
             edge = SocketEdge(slot.stream)
         slot.edge = edge
         secure = context is not None
+        assert self._pool is not None
         slot.connection = WireConnection(
             edge,
             self._site,
             options=self._options.wire,
             hand_over=self._hand_over,
             secure=secure,
-            start=None if self._pool is None else self._pool.start,
+            start=self._pool.start,
             ended=partial(self._ended, slot),
         )
         await slot.connection.serve()

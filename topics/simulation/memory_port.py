@@ -43,8 +43,8 @@ class MemoryPort:
         served: Edge = edge
         if is_told:
             served = ToldMemoryEdge(edge, self._poller, partial(self._about, edge))
-            options["start"] = partial(self._start, edge)
-        connection = WireConnection(served, self._site, ended=over.set, **options)
+        start = partial(self._start, edge)
+        connection = WireConnection(served, self._site, start=start, ended=over.set, **options)
         opened(connection)
         try:
             await connection.serve()
@@ -70,9 +70,6 @@ class _About:
     async def attend(self, scope: trio.CancelScope) -> None:
         self._name()
         await self._attended.attend(scope)
-
-    async def given_up(self) -> None:
-        await self._attended.given_up()
 
 
 class MemoryPoller:

@@ -3,7 +3,7 @@
 import pytest
 from websockets.frames import Frame, Opcode
 
-from topics.server.wire.frames import lone_text, text_frame
+from topics.server.wire.frames import control_frame, lone_control, lone_text, text_frame
 
 MIB = 1 << 20
 SIZES = (0, 1, 2, 125, 126, 127, 4096, 65_535)
@@ -62,3 +62,29 @@ def test_whatever_is_not_plainly_a_message_is_left_to_the_library():
 
 def test_one_that_is_too_large_is_for_the_library_to_refuse():
     assert lone_text(masked(b"x" * 300), 299) is None
+
+
+@pytest.mark.parametrize("opcode", [Opcode.PING, Opcode.PONG])
+@pytest.mark.parametrize("size", [0, 1, 125])
+def test_a_sign_of_life_is_read_and_made_as_the_library_does(opcode, size):
+    data = masked(message_of(size), opcode)
+
+    assert lone_control(data) == (opcode, message_of(size))
+    assert control_frame(opcode, message_of(size)) == Frame(opcode, message_of(size)).serialize(mask=False)
+    assert [lone_control(data[:cut]) for cut in range(len(data))] == [None] * len(data)
+    assert lone_control(data + data) is None
+
+
+def test_no_other_frame_is_a_sign_of_life():
+    ping = masked(b"x" * 4, Opcode.PING)
+    others = [
+        masked(b"x" * 4),
+        masked(b"x" * 4, Opcode.CLOSE),
+        bytes((ping[0] & 0x7F,)) + ping[1:],  # in fragments
+        bytes((ping[0] | 0x40,)) + ping[1:],  # a bit of an extension
+        Frame(Opcode.PING, b"x" * 4).serialize(mask=False),
+        bytes((ping[0], 0x80 | 126)) + b"x" * 130,  # its length in two bytes
+        bytes((ping[0], 0x80 | 127)) + b"x" * 131,
+    ]
+
+    assert [lone_control(data) for data in others] == [None] * len(others)

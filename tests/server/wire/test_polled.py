@@ -18,6 +18,7 @@ from topics.engine.commands import PutTopic
 from topics.kernel.config import parse_config
 from topics.server.api.bodies.writes import decode_write
 from topics.server.wire.edges import RECEIVE_BYTES, PolledEdge, SocketEdge
+from topics.server.wire.patience import Phase
 from topics.server.wire.poller import HAS_EPOLL, Poller
 
 pytestmark = [
@@ -230,7 +231,7 @@ async def waiting(port, listener, request):
     await client.send_all(request)
     await wait_all_tasks_blocked(SETTLE_S)
     (slot,) = listener._open
-    assert not slot.connection.is_idle
+    assert slot.connection._link.phase is not Phase.IDLE
     return client
 
 

@@ -1,5 +1,7 @@
 """How a WebSocket lives and ends: silent peers, slow ones, a drain, bugs; tasks beside its commands."""
 
+from functools import partial
+
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -8,6 +10,7 @@ from tests.server.wire.places import open_site, serve_connection
 from tests.server.wire.playing import pass_time
 from tests.server.wire.sockets import (
     CLOSE,
+    CONT,
     PING,
     PONG,
     Got,
@@ -24,7 +27,10 @@ from topics.server.api.routes import RouteTable
 from topics.server.auth.scopes import Names
 from topics.testing.streams import edge_pair
 
-pytestmark = pytest.mark.trio
+pytestmark = [
+    pytest.mark.trio,
+    pytest.mark.parametrize("is_told", [True, False]),  # of its bytes; else a task waits for them
+]
 ASK = text(op="ping")
 
 
@@ -44,8 +50,8 @@ def with_op(site, take):
 
 
 @pytest.mark.rule("A5.32")
-async def test_a_silent_peer_is_asked_and_then_given_up(mock_clock):
-    async with open_site() as site, socket_of(site) as (peer, _):
+async def test_a_silent_peer_is_asked_and_then_given_up(mock_clock, is_told):
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, _):
         await pass_time(19)
         await peer.quiet()
         await pass_time(2)
@@ -60,18 +66,18 @@ async def test_a_silent_peer_is_asked_and_then_given_up(mock_clock):
         assert await peer.frame() is None
 
 
-async def test_whoever_says_something_is_not_asked(mock_clock):
-    async with open_site() as site, socket_of(site) as (peer, _):
+async def test_whoever_says_something_is_not_asked(mock_clock, is_told):
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, _):
         for _ in range(10):
             await pass_time(15)
             assert (await peer.ask(op="ping"))["op"] == "pong"
         await peer.quiet()
 
 
-async def test_a_message_keeps_up_a_pace(mock_clock):
+async def test_a_message_keeps_up_a_pace(mock_clock, is_told):
     """As a body does: 1 KiB a second."""
     async with open_site() as site:
-        async with socket_of(site) as (peer, _):
+        async with socket_of(site, is_told=is_told) as (peer, _):
             await peer.send(ASK[:10])
             for _ in range(4):
                 await pass_time(10)
@@ -79,7 +85,7 @@ async def test_a_message_keeps_up_a_pace(mock_clock):
             assert (await peer.frame()).close == (1008, "a message is slower than 1024 bytes a second")
             await pass_time(6)  # the rest of it is not waited for
             assert await peer.frame() is None
-        async with socket_of(site) as (peer, _):  # one after another is no slow one
+        async with socket_of(site, is_told=is_told) as (peer, _):  # one after another is no slow one
             for _ in range(10):
                 await peer.send(ASK[:5])
                 await pass_time(10)
@@ -88,20 +94,19 @@ async def test_a_message_keeps_up_a_pace(mock_clock):
 
 
 @pytest.mark.rule("S11.3")
-async def test_whoever_does_not_read_for_long_is_let_go(mock_clock):
+async def test_whoever_does_not_read_for_long_is_let_go(mock_clock, is_told):
     """2.1 KB at most wait for him, so he has 30 s and a little; reading anything gives no more time."""
-    async with open_site() as site, socket_of(site, back=100) as (peer, connection):
+    async with open_site() as site, socket_of(site, back=100, is_told=is_told) as (peer, connection):
         await peer.send(ASK * 100)
         await pass_time(29)
         await peer.send(ASK)
         await wait_all_tasks_blocked()
-        assert not connection._link.edge._is_closed
+        assert not connection._is_over
         await pass_time(5)
         with pytest.raises(trio.BrokenResourceError):
             await peer.edge.send_all(ASK)
 
 
-@pytest.mark.parametrize("is_told", [True, False])
 async def test_a_peer_that_is_lost_in_the_midst_of_a_send_is_no_bug(mock_clock, is_told):
     """Who reads finds it, or who sends, in any order."""
     async with open_site() as site:
@@ -114,7 +119,7 @@ async def test_a_peer_that_is_lost_in_the_midst_of_a_send_is_no_bug(mock_clock, 
         assert site.bugs == 0
 
 
-async def test_whoever_is_held_back_is_not_taken_for_dead(mock_clock):
+async def test_whoever_is_held_back_is_not_taken_for_dead(mock_clock, is_told):
     """He has said much, and we do not read it: a write stands still for longer than he may be silent."""
     go_on = trio.Event()
 
@@ -122,7 +127,7 @@ async def test_whoever_is_held_back_is_not_taken_for_dead(mock_clock):
         await go_on.wait()
         call.answer(lambda: b"{}")
 
-    async with open_site() as site, socket_of(site) as (peer, _):
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, _):
         with_op(site, stands)
         await peer.send(text(op="planted") + ASK)
         await pass_time(100)
@@ -135,13 +140,13 @@ async def test_whoever_is_held_back_is_not_taken_for_dead(mock_clock):
 
 
 @pytest.mark.rule("A5.32", "A4.3")
-async def test_a_drain_answers_what_is_under_way_then_closes(mock_clock):
+async def test_a_drain_answers_what_is_under_way_then_closes(mock_clock, is_told):
     later = []
 
     async def waits(call):
         later.append(call)
 
-    async with open_site() as site, socket_of(site) as (peer, connection):
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, connection):
         with_op(site, waits)
         await peer.send(text(op="planted", request_id=1) + publish(1))
         assert (await peer.message())["op"] == "ack"
@@ -156,8 +161,8 @@ async def test_a_drain_answers_what_is_under_way_then_closes(mock_clock):
         assert await peer.frame() is None
 
 
-async def test_a_drain_waits_five_seconds_for_a_close(mock_clock):
-    async with open_site() as site, socket_of(site) as (peer, connection):
+async def test_a_drain_waits_five_seconds_for_a_close(mock_clock, is_told):
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, connection):
         connection.end_if_idle()
         assert (await peer.frame()).close[0] == 1001
         await peer.send(ASK)  # nobody looks at it any more
@@ -167,10 +172,37 @@ async def test_a_drain_waits_five_seconds_for_a_close(mock_clock):
         assert await peer.frame() is None
 
 
-async def test_nobody_is_accepted_in_a_drain(mock_clock):
+async def test_a_drain_is_not_held_up_by_what_comes_before_the_close(mock_clock, is_told):
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, connection):
+        connection.end_if_idle()
+        assert (await peer.frame()).close[0] == 1001
+        await peer.send(publish("x" * 1000) * 40 + close(1001))
+        await pass_time(1.5)
+        assert await peer.frame() is None
+
+
+async def test_a_message_that_a_drain_cuts_in_two_is_no_bug(mock_clock, is_told):
+    async def waits(call):
+        await trio.sleep(1)
+        call.answer(lambda: b"{}")
+
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, connection):
+        with_op(site, waits)
+        await peer.send(text(op="planted") + frame(b"{", fin=False))
+        await wait_all_tasks_blocked()
+        connection.end_if_idle()
+        await pass_time(1)
+        assert (await peer.message())["op"] == "done"
+        assert (await peer.frame()).close[0] == 1001
+        await peer.send(frame(b"}", CONT) + close(1001))
+        assert await peer.frame() is None
+        assert site.bugs == 0
+
+
+async def test_nobody_is_accepted_in_a_drain(mock_clock, is_told):
     async with open_site() as site, trio.open_nursery() as nursery:
         ours, theirs = edge_pair()
-        nursery.start_soon(serve_connection, theirs, site)
+        nursery.start_soon(partial(serve_connection, theirs, site, is_told=is_told))
         peer = SocketPeer(ours)
         await peer.send(head()[:50])
         await wait_all_tasks_blocked()
@@ -185,15 +217,15 @@ async def test_nobody_is_accepted_in_a_drain(mock_clock):
 
 @pytest.mark.rule("A4.2")
 @pytest.mark.parametrize("where", ["op", "answer"])
-async def test_a_bug_is_answered_and_ends_this_connection(mock_clock, where):
+async def test_a_bug_is_answered_and_ends_this_connection(mock_clock, is_told, where):
     async def breaks(call):
         if where == "op":
             raise ZeroDivisionError
         call.answer(lambda: 1 / 0)
 
-    async with open_site() as site, socket_of(site) as (other, _):
+    async with open_site() as site, socket_of(site, is_told=is_told) as (other, _):
         with_op(site, breaks)
-        async with socket_of(site) as (peer, _):
+        async with socket_of(site, is_told=is_told) as (peer, _):
             got = await peer.ask(op="planted", request_id=5)
             assert (got["request_id"], got["code"]) == (5, "internal")
             assert (await peer.frame()).close == (1011, "an internal error")
@@ -203,7 +235,7 @@ async def test_a_bug_is_answered_and_ends_this_connection(mock_clock, where):
         assert (await other.ask(op="ping"))["op"] == "pong"
 
 
-async def test_a_bug_in_a_task_ends_this_connection(mock_clock):
+async def test_a_bug_in_a_task_ends_this_connection(mock_clock, is_told):
     async def breaks():
         raise ZeroDivisionError
 
@@ -211,7 +243,7 @@ async def test_a_bug_in_a_task_ends_this_connection(mock_clock):
         call.session.start(breaks)
         call.answer(lambda: b"{}")
 
-    async with open_site() as site, socket_of(site) as (peer, _):
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, _):
         with_op(site, starts)
         await peer.send(text(op="planted"))
         assert [got for got in await peer.rest() if got.opcode == CLOSE] == []
@@ -222,7 +254,7 @@ async def test_a_bug_in_a_task_ends_this_connection(mock_clock):
 
 
 @pytest.mark.rule("S11.1")
-async def test_tasks_push_no_more_than_their_peer_takes(mock_clock):
+async def test_tasks_push_no_more_than_their_peer_takes(mock_clock, is_told):
     pushed = []
 
     async def pushes(call):
@@ -234,7 +266,7 @@ async def test_tasks_push_no_more_than_their_peer_takes(mock_clock):
         call.session.start(task)
         call.answer(lambda: b"{}")
 
-    async with open_site() as site, socket_of(site, back=500) as (peer, _):
+    async with open_site() as site, socket_of(site, back=500, is_told=is_told) as (peer, _):
         with_op(site, pushes)
         await peer.send(text(op="planted"))
         await wait_all_tasks_blocked()
@@ -245,7 +277,7 @@ async def test_tasks_push_no_more_than_their_peer_takes(mock_clock):
 
 @pytest.mark.rule("A4.2")
 @pytest.mark.parametrize("how", ["close", "end", "reset", "drain", "bug"])
-async def test_however_it_ends_its_tasks_do_and_what_was_taken_is_given_back(mock_clock, how):
+async def test_however_it_ends_its_tasks_do_and_what_was_taken_is_given_back(mock_clock, is_told, how):
     told = []
 
     async def takes(call):
@@ -260,7 +292,7 @@ async def test_however_it_ends_its_tasks_do_and_what_was_taken_is_given_back(moc
         call.session.start(task)
         call.answer(lambda: b"{}")
 
-    async with open_site() as site, socket_of(site) as (peer, connection):
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, connection):
         with_op(site, takes)
         assert await peer.ask(op="planted") == {"op": "done"}
         if how == "close":
@@ -278,3 +310,86 @@ async def test_however_it_ends_its_tasks_do_and_what_was_taken_is_given_back(moc
         await pass_time(1.5)
 
         assert told == ["task ended", "second", "first"]
+
+
+async def test_a_bug_in_an_end_keeps_nothing_else_from_its_own(mock_clock, is_told):
+    told = []
+
+    def fails():
+        raise ZeroDivisionError
+
+    async def takes(call):
+        call.session.at_end(lambda: told.append("first"))
+        call.session.at_end(fails)
+        call.session.at_end(lambda: told.append("third"))
+        call.session.claims[call] = fails
+        call.answer(lambda: b"{}")
+
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, _):
+        with_op(site, takes)
+        assert await peer.ask(op="planted") == {"op": "done"}
+        peer.edge.reset()
+        await pass_time(1.5)
+        assert (told, site.bugs, site.streams.taken) == (["third", "first"], 2, 0)
+
+
+async def test_what_was_held_for_commands_is_let_go_with_their_answers(mock_clock, is_told):
+    later = []
+
+    async def waits(call):
+        later.append(call)
+
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, _):
+        with_op(site, waits)
+        await peer.send(text(op="planted", x="x" * 5000))
+        await wait_all_tasks_blocked()
+        assert site.held_bytes > 5000
+        later[0].answer(lambda: b"{}")
+        assert (await peer.message())["op"] == "done"
+        await wait_all_tasks_blocked()
+        assert site.held_bytes <= 1024  # a little stays there for the next
+
+
+async def test_what_had_the_connection_is_given_back_before_its_end_is_told(mock_clock, is_told):
+    told = []
+
+    async def takes(call):
+        async def task():
+            try:
+                await trio.sleep_forever()
+            finally:
+                told.append("task")
+
+        call.session.at_end(lambda: told.append("given back"))
+        call.session.start(task)
+        call.answer(lambda: b"{}")
+
+    for _ in range(10):  # tasks run in any order
+        told.clear()
+        async with open_site() as site, socket_of(site, is_told=is_told) as (peer, connection):
+            with_op(site, takes)
+            assert await peer.ask(op="planted") == {"op": "done"}
+            tell_end(connection, told)
+            peer.edge.reset()
+            await pass_time(1.5)
+            assert told == ["task", "given back", "ended"]
+
+
+def tell_end(connection, told):
+    ended = connection._ended
+
+    def both():
+        told.append("ended")
+        ended()
+
+    connection._ended = both
+
+
+async def test_whoever_asks_whether_we_live_is_told_so(mock_clock, is_told):
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, _):
+        for payload in (b"", b"a", b"x" * 125):
+            await peer.send(frame(payload, PING))
+            got = await peer.frame()
+            assert (got.opcode, got.payload) == (PONG, payload)
+        await peer.send(frame(b"x" * 126, PING))
+        assert (await peer.frame()).close[0] == 1002

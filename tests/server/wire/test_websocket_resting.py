@@ -1,13 +1,15 @@
 """A WebSocket at rest has no task, and lives and ends as one that is served by a task."""
 
 import socket
+from functools import partial
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.server.wire.places import alone, begun, new_site
 from tests.server.wire.ports import WRITE, connected, served
-from tests.server.wire.sockets import CLOSE, PING, PONG, SocketPeer, frame, head, publish, text
+from tests.server.wire.sockets import CLOSE, PING, PONG, TEXT, SocketPeer, frame, head, publish, text
 from tests.server.wire.test_resting import gone, living, settled
 from tests.transcripts.steps import post
 from topics.engine.commands import PutTopic
@@ -17,7 +19,9 @@ from topics.server.auth.lines import parse_keys
 from topics.server.wire.edges import SocketEdge
 from topics.server.wire.patience import WireOptions
 from topics.server.wire.poller import HAS_EPOLL
-from topics.server.wire.tasks import TaskGroup, TaskPool
+from topics.server.wire.tasks import ConnectionTasks, TaskPool
+from topics.simulation.memory_port import MemoryPort
+from topics.testing.streams import edge_pair
 
 pytestmark = [
     pytest.mark.trio,
@@ -83,28 +87,31 @@ async def test_who_watches_has_no_task():
 
 
 @pytest.mark.parametrize(
-    "pieces",
+    ("pieces", "expected"),
     [
-        [publish(1)],
-        [publish("ä")],
-        [publish(1) + publish(2)],
-        [publish(1)[:9], publish(1)[9:]],
-        [publish(1) + publish(2)[:9], publish(2)[9:]],
-        [frame(b"", PING) + publish(1)],
-        [text(op="nothing")],
-        [publish("x" * 3000) * 60],
+        ([publish(1)], ["ack"]),
+        ([publish("ä")], ["ack"]),
+        ([publish(1) + publish(2)], ["ack", "ack"]),
+        ([publish(1)[:9], publish(1)[9:]], ["ack"]),
+        ([publish(1) + publish(2)[:9], publish(2)[9:]], ["ack", "ack"]),
+        ([frame(b"", PING) + publish(1)], ["ack"]),
+        ([text(op="nothing")], ["invalid_request"]),
+        ([publish("x" * 3000) * 60], ["ack"] * 60),
     ],
 )
-async def test_what_comes_at_rest_is_answered_however_it_comes(pieces):
-    async with served() as (listener, _, port, _):
+async def test_what_comes_at_rest_is_answered_however_it_comes(pieces, expected):
+    async with served() as (listener, runtime, port, _):
         peer = await opened(port)
         before = living(listener)
         for piece in pieces:
             await peer.edge.send_all(piece)
             await settled()
         await peer.edge.send_all(frame(b"last", PING))
-        while (await peer.frame()).payload != b"last":
-            pass
+        got = []
+        while (one := await peer.frame()).payload != b"last":
+            got.append(one)
+        assert [one.short for one in got if one.opcode == TEXT] == expected
+        assert runtime.engine.topic_state("t").head_seq == expected.count("ack")
         await settled()
         assert (await peer.ask(op="ping"))["op"] == "pong"
         await settled()
@@ -161,18 +168,39 @@ async def test_a_peer_that_goes_at_rest_is_known_no_more(how):
         assert (await ready(port), site.bugs) == (1, 0)
 
 
-async def test_a_drain_closes_who_rests():
-    async with served() as (listener, _, port, _):
-        peer = await subscribed(port)
-        listener._site.draining = True
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(listener.drain, trio.CancelScope(deadline=trio.current_time() + 5))
-            got = await peer.frame()
-            assert got is not None
-            assert got.close == (1001, "the server is shutting down")
-            await peer.edge.send_all(frame(b"\x03\xe9", CLOSE))
-            assert await peer.rest() == []
+async def test_who_is_asked_whether_he_lives_needs_no_task(mock_clock):
+    async with served(wire=WireOptions(ping_s=2)) as (listener, _, port, _):
+        peers = [await opened(port) for _ in range(20)]
+        before = len(listener._pool._waiting)
+        mock_clock.jump(2.3)
+        await settled()
+        for peer in peers:
+            assert (await peer.frame()).opcode == PING
             await peer.edge.aclose()
+        assert len(listener._pool._waiting) == before
+
+
+async def test_all_is_given_back_if_the_port_is_cancelled_with_the_connection():
+    told = []
+    async with alone(), begun(site := new_site()):
+        for is_told in (True, False):
+            ours, theirs = edge_pair()
+            async with trio.open_nursery() as nursery:
+                port = MemoryPort(site, nursery)
+                opened = told.append
+                serve = partial(port.serve, theirs, is_told=is_told, opened=opened)
+                nursery.start_soon(serve)
+                peer = SocketPeer(ours)
+                await peer.open(head())
+                connection = told.pop()
+                connection._socket.at_end(lambda: told.append("given back"))
+                await peer.send(text(op="publish", topic="t", records=[{"data": 1}])[:9])
+                await settled()
+                connection.abort()
+                nursery.cancel_scope.cancel()
+            assert told == ["given back"]
+            assert (site.streams.taken, site.held_bytes) == (0, 0)
+            told.clear()
 
 
 async def test_who_rests_is_closed_with_its_key():
@@ -214,7 +242,7 @@ async def test_tasks_of_a_group_end_together_and_that_is_told_once():
     ended = []
     async with trio.open_nursery() as nursery:
         pool = TaskPool(nursery, ended.append)
-        group = TaskGroup(pool.start, ended.append)
+        group = ConnectionTasks(pool.start, ended.append)
         for _ in range(3):
             group.start(trio.sleep_forever)
         await settled()
@@ -235,7 +263,7 @@ async def test_a_bug_in_a_task_of_a_group_is_told_and_the_others_go_on():
         raise ValueError("planted")
 
     async with trio.open_nursery() as nursery:
-        group = TaskGroup(TaskPool(nursery, bugs.append).start, bugs.append)
+        group = ConnectionTasks(TaskPool(nursery, bugs.append).start, bugs.append)
         group.start(trio.sleep_forever)
         group.start(fails)
         await settled()

@@ -60,10 +60,10 @@ class WireConnection(RestingConnection):
         edge: Edge,
         site: Site,
         *,
+        start: Callable[[Attended], None],
         options: WireOptions | None = None,
         hand_over: HandOver | None = None,
         secure: bool = False,
-        start: Callable[[Attended], None] | None = None,
         ended: Callable[[], None] | None = None,
     ) -> None:
         self.site = site
@@ -77,20 +77,15 @@ class WireConnection(RestingConnection):
         self._is_revoked = self._has_peer_ended = False
         self.tick: int | None = None  # of the wheel
         self._writer = AnswerWriter(self.options.now_s)
-        self._again = Again(self._link, site, self._gather, self.stir)
+        self._again = Again(self._link, site, self._gather, self.wake)
         self._stream: StreamedBody | None = None  # an answer in pieces, the last one
         self._body: bytes | None = None  # of the present request, from when it is there until it is served
-
-    @property
-    def is_idle(self) -> bool:
-        """True between requests."""
-        return self._link.phase is Phase.IDLE and not self._has_risen
 
     def end_if_idle(self) -> None:
         """The server drains: an idle connection ends now, a busy one behind its answer, a WebSocket says so."""
         if self._socket is not None:
             self._socket.go_away()
-        elif self.is_idle:
+        elif self._link.phase is Phase.IDLE and not self._has_risen:
             self._end_idle()
 
     async def serve(self) -> None:
@@ -102,11 +97,17 @@ class WireConnection(RestingConnection):
         """As there."""
         self.site.wheel.drop(self)
         self._again.end()
-        if self._stream is not None:
-            self._stream.close()
-        if self._socket is not None:
-            self._socket.close()
         self._leave_key()
+        for goes_on_as in (self._stream, self._socket):
+            if goes_on_as is not None:
+                goes_on_as.close()
+
+    def _has_ended(self) -> None:
+        """As there: what a WebSocket had is given back before."""
+        if self._socket is None:
+            super()._has_ended()
+        else:
+            self._socket.when_over(super()._has_ended)
 
     def _leave_key(self) -> None:
         if self._key is not None:
@@ -249,7 +250,7 @@ class WireConnection(RestingConnection):
 
     async def _begin_stream(self, answer: Answer, body: Sized | Unbounded, wire: WireHead) -> None:
         self._again.last = None
-        self._stream = StreamedBody(self._link, body, wire, None if self._told_edge is None else self.stir)
+        self._stream = StreamedBody(self._link, body, wire, self.wake if self.can_rest else None)
         await self._stream.begin(self._writer, answer)
         if wire.head.method == b"HEAD":
             await self._link.linger()
@@ -265,14 +266,13 @@ class WireConnection(RestingConnection):
 
     async def _serve_socket(self, admitted: Admitted, text: bytes) -> None:
         """As a stream of its key. Raises `Rejected` before it has begun."""
-        key = admitted.key
         admitted.end()
         admitted.route.check_query(parse_query(admitted.head.query))
         response = accept_websocket(text)
-        self.site.begin_stream(key)
+        self.site.begin_stream(admitted.key)
         self._again.last = None
         self.site.counts["websocket", 101] += 1
-        self._socket = WebSocket(self._link, self.site, key, self)
+        self._socket = WebSocket(self._link, self.site, admitted.key, self)
         self.site.wheel.set(self, trio.current_time() + self.options.ping_s)
         self._link.outgoing.pieces.append(response)
         await self._link.answer_first()
@@ -325,7 +325,7 @@ class WireConnection(RestingConnection):
                 if self.site.draining:
                     return None
                 link.rest()
-                if self._told_edge is not None:
+                if self.can_rest:
                     self._leaves = True
                     return None
                 data = await link.rest_until(partial(again.begin, self._key))

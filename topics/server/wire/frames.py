@@ -37,8 +37,8 @@ _U64_FOLLOWS: Final = 127
 _SHORT: Final = Struct("!BB")
 _MEDIUM: Final = Struct("!BBH")
 _LONG: Final = Struct("!BBQ")
-PING: Final = Frame(Opcode.PING, b"").serialize(mask=False)
-_PONG: Final = Frame(Opcode.PONG, b"").serialize(mask=True)
+_LIFE: Final = {0x80 | opcode: opcode for opcode in (Opcode.PING, Opcode.PONG)}  # by the first byte
+_EMPTY_BYTES: Final = 6  # of a masked frame without a payload
 _FIRST_BYTE: Final = StreamReader.at_eof.__code__  # the wait for the next frame, or for the end
 
 
@@ -98,6 +98,13 @@ class SocketFrames:
             if not self.is_open:
                 return
 
+    def skip(self, data: bytes) -> None:
+        """We have closed: what comes until the peer has, too, is nobody's."""
+        protocol = self._asked()
+        for at in range(0, len(data), _FED_BYTES):
+            protocol.receive_data(data[at : at + _FED_BYTES])
+            protocol.events_received()
+
     def said(self) -> list[bytes]:
         """What the protocol has to say."""
         if self._protocol is None:
@@ -109,6 +116,12 @@ class SocketFrames:
     def close(self, code: CloseCode, reason: str) -> None:
         """Say so."""
         self._asked().send_close(code, reason)
+
+    @property
+    def is_too_large(self) -> bool:
+        """The protocol has closed because of a message over the limit, of which more may come."""
+        closed = None if self._protocol is None else self._protocol.close_sent
+        return closed is not None and closed.code == CloseCode.MESSAGE_TOO_BIG
 
     def forget(self) -> None:
         """At rest nothing is kept that need not be."""
@@ -153,9 +166,18 @@ def lone_text(data: bytes, bytes_max: int) -> bytes | None:
     return apply_mask(data[text:], data[start:text])
 
 
-def is_lone_pong(data: bytes) -> bool:
-    """True if the bytes are what answers our ping, and nothing else."""
-    return len(data) == len(_PONG) and data[: _SHORT.size] == _PONG[: _SHORT.size]
+def lone_control(data: bytes) -> tuple[Opcode, bytes] | None:
+    """A ping or a pong, and what it says, if the bytes are that and nothing else."""
+    if len(data) < _EMPTY_BYTES or data[0] not in _LIFE:
+        return None
+    if data[1] >= _MASKED + _U16_FOLLOWS or len(data) != _EMPTY_BYTES + data[1] - _MASKED:
+        return None
+    return _LIFE[data[0]], apply_mask(data[_EMPTY_BYTES:], data[_SHORT.size : _EMPTY_BYTES])
+
+
+def control_frame(opcode: Opcode, payload: bytes) -> bytes:
+    """A ping's, or a pong's."""
+    return Frame(opcode, payload).serialize(mask=False)
 
 
 def is_between_frames(protocol: Protocol) -> bool:

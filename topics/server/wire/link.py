@@ -74,11 +74,6 @@ class PeerLink:
             self._bounded = False
             self.scope.deadline = math.inf
 
-    @property
-    def is_given_up(self) -> bool:
-        """The peer has not taken in time what it is sent."""
-        return self.phase is Phase.SENDING and self.scope.cancel_called
-
     def pace(self, started: float, received: int) -> None:
         """A body of which so much has come since then goes on coming."""
         self.phase = Phase.BODY
@@ -146,7 +141,7 @@ class PeerLink:
             await self.edge.aclose()
 
     async def rest_until(self, take: Take) -> bytes | None:
-        """What comes next and is not taken: `take` is offered it. None if `stir` is called."""
+        """What comes next and is not taken: `take` is offered it. None if `wake` is called."""
         with trio.CancelScope() as self._resting:
             while True:
                 data = await self.edge.receive()
@@ -154,7 +149,7 @@ class PeerLink:
                     return data
         return None
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Whoever rests goes on."""
         if self._resting is not None:
             self._resting.cancel()

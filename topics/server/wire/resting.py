@@ -2,7 +2,7 @@
 
 Theory. At rest, where a poller tells of bytes, what comes is told by a call. What the call cannot serve is kept, and a
 task started that goes on from it; one that finds nothing more to do leaves the connection at rest. What ends a
-connection at rest is a call, too. Elsewhere, over TLS and in memory, one task serves it from its beginning to its end.
+connection at rest is a call, too. Where nothing is told, as over TLS, a task waits where it would leave.
 """
 
 from __future__ import annotations
@@ -14,44 +14,28 @@ import trio
 
 from topics.server.api.message import Answer, PeerGone
 from topics.server.wire.edges import ToldEdge
-from topics.server.wire.link import PeerLink
+from topics.server.wire.link import LINGER_S, PeerLink
 from topics.server.wire.patience import Phase
-from topics.server.wire.tasks import Attended, attend
+from topics.server.wire.tasks import Attended
 
 
 class RestingConnection(ABC):
-    """`start`: has it, or a task of it, served as a `TaskPool` does; without it those are beside the task that serves
-    it, which stays. `ended`: called when it has ended.
-    """
+    """`start`: serves it, or one of its other tasks, as `TaskPool.start` does. `ended`: called when it has ended."""
 
     __slots__ = (
-        "_bug",
-        "_can_start",
-        "_ended",
-        "_has_risen",
-        "_is_at_rest",
-        "_is_given_up",
-        "_is_over",
-        "_leaves",
-        "_link",
-        "_told",
-        "_told_edge",
-        "start",
+        "_bug", "_ended", "_has_risen", "_is_at_rest", "_is_over", "_leaves", "_link", "_told", "_told_edge", "start",
     )  # fmt: skip
 
     def __init__(
-        self, link: PeerLink, start: Callable[[Attended], None] | None, ended: Callable[[], None] | None
+        self, link: PeerLink, start: Callable[[Attended], None], ended: Callable[[], None] | None
     ) -> None:
         self._link = link
-        self._can_start = start is not None
-        self.start: Callable[[Attended], None]
-        if start is not None:
-            self.start = start
+        self.start = start
         self._ended = ended
-        self._told_edge = link.edge if start is not None and isinstance(link.edge, ToldEdge) else None
+        self._told_edge = link.edge if isinstance(link.edge, ToldEdge) else None
         self._is_at_rest = False  # without a task
         self._leaves = False  # the task, for there is nothing more to do
-        self._is_given_up = self._is_over = False
+        self._is_over = False
         self._has_risen = False  # for this, which it was told at rest, and perhaps a bug there
         self._told: bytes | None = None
         self._bug: Exception | None = None
@@ -88,30 +72,21 @@ class RestingConnection(ABC):
         """Until the connection ends, which closes the edge, or rests without a task. Nothing that a peer or a handler
         does is raised.
         """
-        if self._can_start:
-            await attend(self)
-            return
-        async with trio.open_nursery() as nursery:
-            self.start = lambda attended: nursery.start_soon(attend, attended)
-            await attend(self)
-
-    async def given_up(self) -> None:
-        self._is_given_up = True
-        await self.attend(self._link.scope)
+        with trio.CancelScope() as scope:
+            await self.attend(scope)
 
     async def attend(self, scope: trio.CancelScope) -> None:
         self._link.scope = scope
         goes_on = False
         try:
-            if self._is_given_up:
-                await self._timed_out()
-                return
             if self._bug is not None:
                 raise self._bug
             await self._serve()
             goes_on = self._leaves
         except trio.Cancelled:
-            goes_on = self._link.scope.cancel_called and not self._is_given_up  # for then it will be
+            if scope.cancel_called:  # else all is
+                with trio.CancelScope(deadline=trio.current_time() + LINGER_S, shield=True):
+                    await self._give_up()
             raise
         except (trio.BrokenResourceError, trio.ClosedResourceError, PeerGone):
             pass
@@ -128,6 +103,14 @@ class RestingConnection(ABC):
             self._is_at_rest = True
             self._told_edge.tell(self._came)
 
+    async def _give_up(self) -> None:
+        try:
+            await self._timed_out()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        except Exception as bug:  # noqa: BLE001 -- as there
+            self._failed(bug)
+
     # At rest.
 
     def _came(self) -> None:
@@ -139,10 +122,12 @@ class RestingConnection(ABC):
             self._end_at_rest()
         except Exception as bug:  # noqa: BLE001 -- it ends this connection, and is not raised in who tells
             self._bug = bug
-            self._rise()
+            if self._is_at_rest:
+                self._rise()
 
     def _rise(self, told: bytes | None = None) -> None:
         """A task goes on from this."""
+        assert self._is_at_rest
         assert self._told_edge is not None
         self._told_edge.tell(None)
         self._is_at_rest = False
@@ -155,15 +140,15 @@ class RestingConnection(ABC):
         """True if what comes is told by calls, so that no task need wait for it."""
         return self._told_edge is not None
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """There is more to do: for the task that serves it, or for one from now on."""
         if self._is_at_rest:
             self._rise()
         else:
-            self._link.stir()
+            self._link.wake()
 
-    def cut(self) -> None:
-        """It is broken: the task that serves it is cancelled, or one finds it so."""
+    def abort(self) -> None:
+        """It is broken: the task that serves it is cancelled, or one is started and finds it so."""
         if self._is_at_rest:
             self._rise()
         elif not self._has_risen and not self._is_over:  # else the scope is another's

@@ -23,10 +23,6 @@ class Attended(Protocol):
         """Until it rests, or has ended. The scope is its own meanwhile: to set its deadline, or to cancel it."""
         ...
 
-    async def given_up(self) -> None:
-        """Its scope was cancelled."""
-        ...
-
 
 class TaskPool:
     """Of one port. They end with the nursery. `failed`: told of a bug in who is served, which ends nobody else."""
@@ -62,8 +58,6 @@ class TaskPool:
                     return None
                 attended = await self._next()
                 await attended.attend(scope)
-        if scope.cancelled_caught:
-            await attended.given_up()
         return None if len(self._waiting) >= WAITING_MAX else await self._next()
 
     async def _next(self) -> Attended:
@@ -77,7 +71,7 @@ class TaskPool:
         return trio.lowlevel.Abort.SUCCEEDED
 
 
-class TaskGroup:
+class ConnectionTasks:
     """The tasks of one connection, which end together. `start`: has one served, as `TaskPool.start`; `failed`: told of
     a bug in one.
     """
@@ -95,10 +89,10 @@ class TaskGroup:
     def start(self, task: Callable[[], Awaitable[object]]) -> None:
         """Have it run, soon. Behind `cancel` it is cancelled from its beginning."""
         self.running += 1
-        self._start(_GroupTask(self, task))
+        self._start(_ConnectionTask(self, task))
 
     def cancel(self, ended: Callable[[], None]) -> None:
-        """All of them. `ended`: called once, when none is left."""
+        """All of them. `ended`: called once, when none is left. Raises nothing."""
         self.is_cancelled = True
         self._ended = ended
         for scope in self._scopes:
@@ -124,25 +118,14 @@ class TaskGroup:
             ended()
 
 
-class _GroupTask:
+class _ConnectionTask:
     """One of a group, as who is attended."""
 
     __slots__ = ("_group", "_task")
 
-    def __init__(self, group: TaskGroup, task: Callable[[], Awaitable[object]]) -> None:
+    def __init__(self, group: ConnectionTasks, task: Callable[[], Awaitable[object]]) -> None:
         self._group = group
         self._task = task
 
     async def attend(self, scope: trio.CancelScope) -> None:
         await self._group.run(self._task, scope)
-
-    async def given_up(self) -> None:
-        """It was cancelled, and has ended."""
-
-
-async def attend(attended: Attended) -> None:
-    """In the present task, for as long as it needs one."""
-    with trio.CancelScope() as scope:
-        await attended.attend(scope)
-    if scope.cancelled_caught:
-        await attended.given_up()

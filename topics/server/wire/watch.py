@@ -67,7 +67,7 @@ class ToldPeerWatch:
             raise PeerGone from None  # as above
         self._scope.__enter__()
         self._edge.tell(self._look)
-        if self._incoming.buffer:  # it is held during the wait, too
+        if self._incoming.buffer and not self._scope.cancel_called:  # it is held during the wait, too
             self._look()
 
     async def __aexit__(

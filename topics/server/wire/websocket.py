@@ -1,7 +1,8 @@
 """A connection that has become a WebSocket: messages in, their commands carried out in order, answers out.
 
-Theory. At rest there is no task (decision 130). One reads while something has come, and lets each command take effect
-before it looks at the next; another sends (`SendingSocket`). The wheel has a silent peer asked whether it lives.
+Theory. Where bytes are told there is no task at rest (decision 137). One reads while something has come, and lets each
+command take effect before it looks at the next; another sends (`WebSocketSender`). The wheel has a silent peer asked
+whether it lives.
 
 A command is under way from when it came until its answer is sent. So many, and of so many bytes, may be: then nothing
 more is read, and TCP holds the peer back. What came of messages is on the account of requests.
@@ -14,38 +15,38 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import Final
 
 import trio
-from websockets.frames import CloseCode
+from websockets.frames import CloseCode, Opcode
 
 from topics.embed.aio.hands import Work
 from topics.embed.aio.watcher import Pushing
-from topics.kernel.errors import Rejected, invalid
-from topics.kernel.limits import KIB, MIB
+from topics.kernel.errors import invalid
+from topics.kernel.limits import MIB
 from topics.server.api.authorise import unauthorized
 from topics.server.api.ops import OpCall
 from topics.server.api.site import Site
 from topics.server.auth.keys import Key
-from topics.server.wire.frames import PING, is_lone_pong, is_utf8
+from topics.server.wire.frames import control_frame, is_utf8, lone_control
 from topics.server.wire.link import PeerLink
 from topics.server.wire.resting import RestingConnection
-from topics.server.wire.socket_sending import GATHERED_BYTES, SendingSocket
+from topics.server.wire.websocket_sender import GATHERED_BYTES, WebSocketSender
 
 UNDER_WAY_MAX: Final = 256  # commands of a connection that came and whose answers are not sent,
 UNDER_WAY_BYTES_MAX: Final = 1 * MIB  # and the bytes of their messages, unless it is a single one
 CLOSE_S: Final = 5.0  # for the peer to close too
-_LINGER_BYTES: Final = 128 * MIB  # of a message that is too large: who sends it shall read why
+_PING: Final = control_frame(Opcode.PING, b"")
 _SLICE_MESSAGES: Final = 32  # then others have their turn
-_KEPT_BYTES: Final = 1 * KIB  # on the account, from one command to the next
 
 
-class WebSocket(SendingSocket):
+class WebSocket(WebSocketSender):
     """The connection, from the acceptance on. As `OpsConnection` it is what the ops know."""
 
     __slots__ = (
-        "_at_end", "_connection", "_ended", "_is_asked", "_is_reading", "_messages", "_received", "_seen",
+        "_at_end", "_connection", "_ended", "_is_asked", "_is_over", "_is_reading", "_messages", "_received", "_seen",
         "_was_held_back", "claims", "key", "watch", "works",
     )  # fmt: skip
 
@@ -65,7 +66,8 @@ class WebSocket(SendingSocket):
         )  # bytes, messages, whether in the midst of one, when it was last looked over
         self._is_asked = False  # whether it lives
         self._ended: tuple[CloseCode, str] | None = None  # what to close with
-        self._at_end: list[Callable[[], None]] = []
+        self._at_end: list[Callable[[], None]] = [partial(site.end_stream, key)]  # the last comes first
+        self._is_over = False  # and nothing is left to be given back
 
     # As the ops' OpsConnection; also `ready`, `push` and `push_nowait`.
 
@@ -100,9 +102,9 @@ class WebSocket(SendingSocket):
                 if not self._is_broken:
                     await self._close()
                     self.close()
-                    while self._tasks.running:  # one may be in the midst of a send
+                    while not self._is_over:  # a task may be in the midst of a send
                         await self._moved.park()
-                    await self._link.linger(_LINGER_BYTES)
+                    await self._link.linger(*self._too_much)
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             self._site.failed(bug, "websocket")
         return False
@@ -116,32 +118,51 @@ class WebSocket(SendingSocket):
         if self.watch is not None:
             if self.watch.subscriptions and self._is_slow:
                 self._site.told_slow(len(self.watch.subscriptions))
-            self.watch.close()
+            self._surely(self.watch.close)
         self._tasks.cancel(self._give_back)
 
+    def when_over(self, told: Callable[[], None]) -> None:
+        """Call this when all is given back."""
+        if self._is_over:
+            told()
+        else:
+            self._at_end.insert(0, told)
+
     def _give_back(self) -> None:
-        self._moved.unpark_all()
         for call in (*self._leaving, *self._ready):
-            call.dropped()
+            self._surely(call.dropped)
         for give_back in reversed(self._at_end):
-            give_back()
-        self._site.end_stream(self.key)
+            self._surely(give_back)
+        self._is_over = True
+        self._moved.unpark_all()
 
     def _leave_claims(self) -> None:
         for leave in list(self.claims.values()):
-            leave()
+            self._surely(leave)
+
+    def _surely(self, call: Callable[[], None]) -> None:
+        """A bug in it keeps nothing else from its end."""
+        try:
+            call()
+        except Exception as bug:  # noqa: BLE001 -- as in `serve`
+            self._site.failed(bug, "websocket")
+
+    @property
+    def _too_much(self) -> tuple[int, ...]:
+        """Who sends a message that is too large shall read that it is: it is taken in, so far."""
+        return (2 * self._site.options.limits.body_bytes,) if self._frames.is_too_large else ()
 
     def _end(self, code: CloseCode, reason: str) -> None:
         """Close with this, when what is under way is answered."""
         if self._ended is None:
             self._ended = code, reason
             self._moved.unpark_all()
-            self._connection.stir()
+            self._connection.wake()
 
     def _break(self) -> None:
         """Nothing more can be sent, or comes."""
         self._is_broken = True
-        self._connection.cut()
+        self._connection.abort()
 
     @property
     def _goes_on(self) -> bool:
@@ -172,7 +193,7 @@ class WebSocket(SendingSocket):
             return False
         message = self._frames.lone(data)
         if message is None or not message.isascii():
-            return self._takes_pong(data)
+            return self._takes_life(data)
         size = len(message)
         self._under_way, self._under_way_bytes = 1, size
         if not self._site.take_now(OpCall(self._site, self, message, size, perf_counter())):
@@ -184,11 +205,15 @@ class WebSocket(SendingSocket):
             self._end(CloseCode.TRY_AGAIN_LATER, "no memory is left for messages on their way")
         return True
 
-    def _takes_pong(self, data: bytes) -> bool:
-        """What an idle peer says is mostly that it lives."""
-        if self._frames.is_partial or not is_lone_pong(data):
+    def _takes_life(self, data: bytes) -> bool:
+        """What an idle peer says is mostly that it lives, or whether we do."""
+        said = None if self._frames.is_partial else lone_control(data)
+        if said is None:
             return False
         self._received += len(data)
+        opcode, payload = said
+        if opcode is Opcode.PING:
+            self._say([control_frame(Opcode.PONG, payload)])
         return True
 
     async def _held_back(self) -> None:
@@ -206,8 +231,7 @@ class WebSocket(SendingSocket):
             self._collect()
             with trio.move_on_after(CLOSE_S):
                 while not frames.said_eof and self._hold() and (data := await link.edge.receive()):
-                    for _ in frames.messages(data):
-                        pass
+                    frames.skip(data)
                     self._collect()
         while link.outgoing.pieces:
             await self._moved.park()
@@ -251,29 +275,12 @@ class WebSocket(SendingSocket):
         else:
             call.refuse(invalid("message", "is binary; a command is JSON in a text message"))
 
-    def _hold(self) -> bool:
-        """Have what came, and is not answered yet, on the account of requests. False if there is no room for it.
-
-        A little stays there while it is answered: mostly the next command is as large.
-        """
-        size = self._under_way_bytes + self._frames.size
-        held = self._link.held
-        if size <= held.size <= _KEPT_BYTES:
-            return True
-        if size > held.size:
-            try:
-                held.cover(size, most=size)
-            except Rejected:
-                return False
-        elif size < held.size:
-            held.settle(size)
-        return True
-
     def look_over(self) -> None:
         """Each `ping_s`: end a connection whose peer is silent though asked, or slow in the midst of a message."""
         every, rate = self._link.options.ping_s, self._link.options.byte_rate
         (received, messages, was_partial), is_partial = self._seen, self._frames.is_partial
         self._seen = self._received, self._messages, is_partial
+        self._frames.forget()
         was_held_back, self._was_held_back = self._was_held_back, False
         if was_held_back or not self._is_reading:
             self._is_asked = False
@@ -287,6 +294,4 @@ class WebSocket(SendingSocket):
             self._break()
         else:
             self._is_asked = True
-            self._frames.forget()
-            self._link.outgoing.pieces.append(PING)
-            self._have_sent()
+            self._say([_PING])

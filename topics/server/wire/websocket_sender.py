@@ -14,18 +14,20 @@ from typing import Final
 import trio
 from websockets.frames import CloseCode
 
+from topics.kernel.errors import Rejected
 from topics.kernel.limits import KIB
 from topics.server.api.message import STUCK_S
 from topics.server.api.ops import OpCall
 from topics.server.api.site import Site
 from topics.server.wire.frames import SocketFrames, text_frame
 from topics.server.wire.link import PeerLink
-from topics.server.wire.tasks import Attended, TaskGroup
+from topics.server.wire.tasks import Attended, ConnectionTasks
 
 GATHERED_BYTES: Final = 256 * KIB  # of answers, made before they are sent
+_KEPT_BYTES: Final = 1 * KIB  # of requests, on their account from one command to the next
 
 
-class SendingSocket(ABC):
+class WebSocketSender(ABC):
     """`start`: has a task of it served, as a `TaskPool` does."""
 
     __slots__ = (
@@ -36,7 +38,7 @@ class SendingSocket(ABC):
     def __init__(self, link: PeerLink, site: Site, start: Callable[[Attended], None]) -> None:
         self._link = link
         self._site = site
-        self._tasks = TaskGroup(start, self._failed)
+        self._tasks = ConnectionTasks(start, self._failed)
         self._frames = SocketFrames(site.options.limits.body_bytes)
         self._moved = trio.lowlevel.ParkingLot()  # who waits for something to be sent, or for the end
         self._ready: list[OpCall] = []
@@ -66,7 +68,7 @@ class SendingSocket(ABC):
             self._ready.append(call)
             self._have_sent()
         else:
-            self._link.outgoing.pieces.append(self._frame(call))  # to wake who sends costs much
+            self._link.outgoing.pieces.append(self._frame(call))  # to start a task costs much
             self._leaving.append(call)  # if the connection is broken, it is dropped with the others
             if self._send_now():
                 self._let_go()
@@ -146,6 +148,8 @@ class SendingSocket(ABC):
                 call.taken()
         self._under_way -= len(self._leaving)
         self._leaving.clear()
+        if self._link.held.size > _KEPT_BYTES:
+            self._hold()
         if self._moved:
             self._moved.unpark_all()
 
@@ -167,9 +171,30 @@ class SendingSocket(ABC):
             size += sum(map(len, frames))
             self._moved.unpark_all()
 
+    def _hold(self) -> bool:
+        """Have what came, and is not answered yet, on the account of requests. False if there is no room for it.
+
+        A little stays there while it is answered: mostly the next command is as large.
+        """
+        size = self._under_way_bytes + self._frames.size
+        held = self._link.held
+        if size <= held.size <= _KEPT_BYTES:
+            return True
+        if size > held.size:
+            try:
+                held.cover(size, most=size)
+            except Rejected:
+                return False
+        elif size < held.size:
+            held.settle(size)
+        return True
+
     def _collect(self) -> None:
-        """What the protocol has to say is what is to be sent."""
-        said = self._frames.said()
-        if said:
-            self._link.outgoing.pieces += said
-            self._have_sent()
+        """What the protocol has to say is sent."""
+        self._say(self._frames.said())
+
+    def _say(self, frames: Sequence[bytes]) -> None:
+        """Behind what is being sent, if anything is."""
+        self._link.outgoing.pieces += frames
+        if frames and not self._is_sending:
+            self._send_now()
