@@ -32,6 +32,7 @@ class Event(_Told, frozen=True, kw_only=True, omit_defaults=True):
     acked, purged, moved  it is done; deleted by a purge; deleted because it is in `dest`
     dead_lettered it began to go to `dest`: `reason`
     deleted       `reason`: the delete's selector
+    named         the same, of one that was perhaps gone by then: the log does not tell any more
     evicted       `reason` `cap` or `ttl`; `first_seq`, `last_seq` of the write that pushed it out, if one did
     expired       its own ttl
     lost          `reason`; `first_seq`, `last_seq` of the range

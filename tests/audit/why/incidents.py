@@ -464,6 +464,26 @@ def there_and_the_log_is_gone(s):
     s.absorb()
 
 
+@incident("t", 1)
+def evicted_before_a_delete_named_it_and_the_log_before_is_gone(s):
+    evicted_before_a_delete_named_it(s)
+
+
+def evicted_before_a_delete_named_it(s):
+    s.create("t")
+    s.create("d")
+    s.put("t", 1, 2, 3, 4)
+    s.wait(1)
+    s.create("t", cap_records=2)
+    s.run(PutRouter(router="r", source="t", dest="d"))
+    s.wait(1)
+    s.delete("t", before_seq=4)
+    for _ in range(2):
+        s.put("d", 9)
+        s.sync()
+        s.checkpoint()
+
+
 @incident("t", 4)
 def deleted_behind_the_checkpoint(s):
     s.put("t", 1, 2, 3, 4)
@@ -800,6 +820,11 @@ def routed_to_short_records(s):
     s.run(PutRouter(router="r", source="t", dest="d"))
     s.put("t", 1, b'"long and longer"', 3)
     s.bring_over(20)
+
+
+@incident("t", 1, archive=ArchiveRules())
+def evicted_before_a_delete_named_it_in_a_topic_with_a_router(s):
+    evicted_before_a_delete_named_it(s)
 
 
 @incident("t", 4)

@@ -7,6 +7,7 @@ it is asked again. What a server knows better, how things stand in its engine, i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 import attrs
@@ -241,10 +242,13 @@ def _topic_id(
         return found[name]
     if damaged and not snapshots:
         raise no_start(name, damaged)
-    deleted = "" if ended is None else "; it was deleted, with all its records"
-    raise Rejected(
-        Code.TOPIC_NOT_FOUND, f"there is no topic {name!r} in {where}{deleted}", topic=name
-    )  # fmt: skip
+    at = "" if ended is None else f"; it was deleted at {_moment(ended)}, with all its records"
+    told = {} if ended is None else {"deleted_ts": ended}
+    raise Rejected(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r} in {where}{at}", topic=name, **told)
+
+
+def _moment(ts: int) -> str:
+    return datetime.fromtimestamp(ts / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")
 
 
 def _why(known: _KnownTopic, seq: int, live: Live | None, *, of_job: bool) -> Why:
@@ -261,6 +265,9 @@ def _why(known: _KnownTopic, seq: int, live: Live | None, *, of_job: bool) -> Wh
     if of_job and live.type is not TopicType.QUEUE:
         raise not_a_queue(known.name)
     events = events_of(known.disk, known.log, known.watch, known.topic_id, known.names, seq, known.now_ms)
+    if live.now.state in ("lost", "expired"):  # so that who was deleted here was perhaps gone by then
+        named = {"deleted": "named"}
+        events = [msgspec.structs.replace(one, event=named.get(one.event, one.event)) for one in events]
     cold = None
     if topic is not None and not any(event.event == "put" for event in events):
         stored = stored_event(known.disk, topic, seq, known.names)
@@ -346,8 +353,7 @@ def _router_names(log: KeptLog, snapshots: Sequence[Snapshot]) -> dict[int, str]
 
 
 def _created_ts(known: _KnownTopic) -> int | None:
-    made = (item.ts for item, _ in _creations(known.log) if item.topic_id == known.topic_id)
-    return next(made, None)
+    return next((item.ts for item, _ in _creations(known.log) if item.topic_id == known.topic_id), None)
 
 
 def _before(known: _KnownTopic, epoch: int) -> Before | None:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from topics.codec.why import Event, LogTold, Part, Sentence, Wait, Why, WhyRange
+from topics.log.jobs.rows import EXPIRED
 
 When = Callable[[int], str]
 _MARK: Final = (
@@ -134,10 +135,12 @@ def _job_event(event: Event, because: str, when: When) -> str:
             return f"the lease ended, as all of the queue did{because}"
         case "acked":
             return f"acked by {node}: done, and deleted"
+        case "named":
+            return f"a delete named it{because}; it may have been gone by then"
         case "purged":
             return "deleted by a purge of the queue"
         case "dead_lettered":
-            return f"on its way to {_topic(event.dest)}{because}"
+            return f"on its way to {_topic(event.dest)}{_death(event.reason)}"
         case "moved":
             return "arrived there, and deleted here"
     return f"{event.event}{because}"
@@ -217,7 +220,7 @@ def _state(found: Why, when: When) -> str:
         case "moved":
             where = "" if now.dest is None and now.dest_seq is None else f" to {_topic(now.dest)}"
             where += "" if now.dest_seq is None else f" as {now.dest_seq}"
-            return f"was moved{where}" + (f": {now.reason}" if now.reason else "")
+            return f"was moved{where}{_death(now.reason)}"
         case "purged":
             return "was deleted by a purge"
         case "deleted" if now.reason is None and found.type == "queue":
@@ -233,6 +236,13 @@ def _state(found: Why, when: When) -> str:
             "may be there: the topic is ephemeral, so its records are in no file; ask the server that has it"
         )
     return f"was never put: no such seq, the head is {found.head_seq}" + _earlier(found, when)
+
+
+def _death(reason: str | None) -> str:
+    """Of a job that goes to the dead letters: what its worker said, or what the queue did."""
+    if reason == EXPIRED.decode():
+        return f": its last lease ran out [{reason}]"
+    return f": {reason}" if reason else ""
 
 
 def _earlier(found: Why, when: When) -> str:
