@@ -393,3 +393,69 @@ async def test_whoever_asks_whether_we_live_is_told_so(mock_clock, is_told):
             assert (got.opcode, got.payload) == (PONG, payload)
         await peer.send(frame(b"x" * 126, PING))
         assert (await peer.frame()).close[0] == 1002
+
+
+# What an attacker found.
+
+
+async def test_what_is_left_of_a_piece_in_which_we_ended_is_read_up_to_the_close(mock_clock, is_told):
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, _):
+        await peer.send(frame(b"\xff") + publish("x" * 7000) * 3)
+        assert (await peer.frame()).close[0] == 1007
+        await peer.send(close(1007))
+        await pass_time(1.5)
+        assert await peer.rest() == []
+        assert site.bugs == 0
+
+
+async def test_an_unsubscription_whose_peer_closes_behind_it_ends(mock_clock, is_told):
+    """What is pushed is not sent behind a close, and the unsubscription waits for it."""
+    async with open_site() as site, socket_of(site, is_told=is_told, back=500) as (peer, _):
+        for _ in range(30):
+            await peer.ask(op="publish", topic="t", records=[{"data": "x" * 7000}])
+        await peer.send(text(op="subscribe", topic="t", from_seq=0))
+        await wait_all_tasks_blocked()
+        await peer.send(publish("y"))  # it is pushed when those are sent
+        await wait_all_tasks_blocked()
+        await peer.send(text(op="unsubscribe", topic="t") + close(1000))
+        assert (await peer.rest())[-1].opcode == CLOSE
+        assert (site.bugs, site.streams.taken) == (0, 0)
+
+
+async def test_the_wheel_forgets_nothing_of_what_is_being_read(mock_clock, is_told):
+    async def waits(call):
+        await trio.sleep(25)
+        call.answer(lambda: b"{}")
+
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, _):
+        with_op(site, waits)
+        first = text(op="planted", x="x" * (8190 - len(text(op="planted", x=""))))
+        assert len(first) == 8192  # a slice of what is fed to the protocol, and the frame goes on in the next
+        await peer.send(first + ASK[:9])
+        await pass_time(26)
+        assert (await peer.message())["op"] == "done"
+        await peer.send(ASK[9:])
+        assert (await peer.message())["op"] == "pong"
+
+
+async def test_an_answer_that_went_in_part_when_its_connection_ends_was_not_given(mock_clock, is_told):
+    told = []
+
+    async def takes(call):
+        call.unsent = lambda: told.append("not given")
+        call.answer(lambda: b'{"x":"%b"}' % (b"x" * 4000))
+
+    async with open_site() as site:
+        async with socket_of(site, is_told=is_told, back=300) as (peer, connection):
+            with_op(site, takes)
+            start = connection._socket._tasks._start
+
+            def ends_it(task):
+                start(task)
+                connection._link.edge.close()
+
+            connection._socket._tasks._start = ends_it
+            await peer.send(text(op="planted"))
+            await wait_all_tasks_blocked()
+        assert told == ["not given"]
+        assert site.bugs == 0

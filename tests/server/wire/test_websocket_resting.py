@@ -174,10 +174,10 @@ async def test_who_is_asked_whether_he_lives_needs_no_task(mock_clock):
         before = len(listener._pool._waiting)
         mock_clock.jump(2.3)
         await settled()
+        assert len(listener._pool._waiting) == before
         for peer in peers:
             assert (await peer.frame()).opcode == PING
             await peer.edge.aclose()
-        assert len(listener._pool._waiting) == before
 
 
 async def test_all_is_given_back_if_the_port_is_cancelled_with_the_connection():

@@ -122,7 +122,7 @@ class Work:
 
     async def run(self, push: Callable[[Sequence[bytes]], Awaitable[None]], room: AnswerRoom) -> None:
         """Push entries of jobs until this is stopped, or the server drains. `push` returns when they are on their way;
-        cancelled, they never are. `room` holds them until then.
+        cancelled, or raising `BrokenResourceError`, they never are. `room` holds them until then.
 
         Raises:
             TopicsError: as `Hand.claim`.
@@ -132,7 +132,7 @@ class Work:
                 while (claimed := await self.hand.claim(room)) is not None:
                     try:
                         await push(claimed.entries)
-                    except trio.Cancelled:
+                    except (trio.Cancelled, trio.BrokenResourceError):
                         self.hand.give_back(claimed.jobs)
                         raise
                     finally:

@@ -63,6 +63,9 @@ class OpsConnection(Protocol):
     async def push(self, messages: Sequence[bytes]) -> None:
         """Messages that answer none. Behind this they are on their way, and the next may be made; if it is cancelled
         they are never sent.
+
+        Raises:
+            BrokenResourceError: the connection is being closed, and they are never sent.
         """
         ...
 

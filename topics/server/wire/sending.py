@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import trio
+
 from topics.server.api.edge import Edge
 
 GATHERED_MAX: Final = 16
@@ -59,12 +61,14 @@ class Outgoing:
         return True
 
     async def send(self) -> None:
-        """Send the rest, as the peer takes it."""
+        """Send the rest, as the peer takes it. Raises as the edge does, and `ClosedResourceError` if it is dropped."""
         while self.pieces:
             piece = memoryview(self.pieces[0])
             while self._sent < len(piece):
                 part = piece[self._sent : self._sent + SLICE_BYTES]
                 await self._edge.send_all(part)
+                if not self.pieces:
+                    raise trio.ClosedResourceError("nothing is to be sent any more")
                 self._sent += len(part)
             del self.pieces[0]
             self._sent = 0

@@ -105,6 +105,8 @@ class ConnectionTasks:
             scope.cancel()
         try:
             await task()
+        except trio.BrokenResourceError:
+            pass  # nobody takes any more what it makes
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             self._failed(bug)
         finally:

@@ -247,9 +247,8 @@ class WebSocket(WebSocketSender):
             return
         for one in self._frames.messages(data):
             self._collect()
-            await self._take_message(one)
-            if self._ended is not None:
-                break
+            if self._ended is None:  # else it is only read, up to the peer's close
+                await self._take_message(one)
         self._collect()
 
     async def _take_message(self, message: bytes) -> None:
@@ -280,11 +279,11 @@ class WebSocket(WebSocketSender):
         every, rate = self._link.options.ping_s, self._link.options.byte_rate
         (received, messages, was_partial), is_partial = self._seen, self._frames.is_partial
         self._seen = self._received, self._messages, is_partial
-        self._frames.forget()
         was_held_back, self._was_held_back = self._was_held_back, False
         if was_held_back or not self._is_reading:
             self._is_asked = False
             return
+        self._frames.forget()
         came = self._received - received
         if was_partial and is_partial and self._messages == messages and came < rate * every:
             self._end(CloseCode.POLICY_VIOLATION, f"a message is slower than {rate} bytes a second")

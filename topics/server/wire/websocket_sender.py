@@ -79,8 +79,10 @@ class WebSocketSender(ABC):
         self._have_sent()
         try:
             while any(one is pushed for one in self._pushed):
+                if not self._frames.is_open:
+                    raise trio.BrokenResourceError("the connection is being closed")
                 await self._moved.park()
-        except trio.Cancelled:
+        except (trio.Cancelled, trio.BrokenResourceError):
             if not any(one is pushed for one in self._pushed):
                 return  # they went in the same moment, and nobody takes them back
             self._pushed = [one for one in self._pushed if one is not pushed]
@@ -102,7 +104,7 @@ class WebSocketSender(ABC):
     async def _send(self) -> None:
         """What is ready, all together, as the peer takes it, until there is nothing more."""
         try:
-            while True:
+            while not self._is_closed:  # what is dropped then has not gone
                 self._gather()
                 if self._link.outgoing.pieces:
                     await self._flush()
@@ -170,6 +172,8 @@ class WebSocketSender(ABC):
             self._link.outgoing.pieces += frames
             size += sum(map(len, frames))
             self._moved.unpark_all()
+        if self._pushed and not is_open:
+            self._moved.unpark_all()  # for they never go
 
     def _hold(self) -> bool:
         """Have what came, and is not answered yet, on the account of requests. False if there is no room for it.
