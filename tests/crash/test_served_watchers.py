@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import msgspec
@@ -99,7 +100,10 @@ class Untold(Runtime):
 @pytest.mark.parametrize(
     ("planted", "said"),
     [
-        ({"site": FurtherSite}, "was known in epoch 1, and is created anew"),  # or untold, as the seed has it
+        (
+            {"site": FurtherSite},
+            "was known in epoch 1, and is created anew|a watcher was told nothing of seq",
+        ),
         ({"runtime": Untold}, "a watcher was told nothing of seq"),
     ],
 )
@@ -113,4 +117,4 @@ def test_a_planted_bug_turns_the_gate_red(planted, said):
             break
 
     print(f"{planted}: the first seed that finds it is {found:.300}")
-    assert said in found
+    assert re.search(said, found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.server.api.asking import ask
 from tests.server.wire.sockets import frame, socket_of
@@ -26,6 +26,7 @@ async def routed(here):
 
 
 async def write(here):
+    await wait_all_tasks_blocked()  # and nothing is on its way to anybody
     here.clock.advance(50)
     await ask(here.site, "POST", "/v0/topics/s", {"records": [{"data": 1}]})
 

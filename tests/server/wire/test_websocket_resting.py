@@ -25,7 +25,7 @@ from topics.testing.streams import edge_pair
 
 pytestmark = [
     pytest.mark.trio,
-    pytest.mark.rule("H9.21", "H10.4", "A5.30"),
+    pytest.mark.rule("H10.4", "A5.30"),
     pytest.mark.skipif(not HAS_EPOLL, reason="this system has no epoll"),
 ]
 SUBSCRIBE = text(op="subscribe", topic="t", from_seq=0)
