@@ -270,6 +270,7 @@ def test_a_queue_is_looked_after(typed: Typed, client: topics.Client) -> None:
     job = mail.get()
     assert job is not None
     job.nack(reason="no such address", delay_ms=0)
+    assert client.topic("mail-failed").read(from_seq=0, wait_ms=20_000).records  # it comes behind the answer
     assert "nobody" in typed(*block("docs/queues.md", "topics get mail-failed").commands)
     again = mail.get(timeout=20)
     assert again is not None
