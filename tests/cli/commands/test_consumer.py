@@ -46,7 +46,11 @@ def test_a_consumer_is_made_moved_shown_and_deleted(at: Call) -> None:
 
     refused = at("consumer", "rm", "quakes", "hour", "search", "none")
     assert (refused.code, refused.out) == (1, b"")  # all are there, or none goes
-    assert "has no consumer 'none'" in refused.err
+    assert (
+        "topic 'quakes' has no consumer 'none': it has billing, hour, search (topics consumer ls quakes)"
+        in (refused.err)
+    )
+    assert "topics consumer set" not in refused.err
     removed = at("consumer", "rm", "quakes", "hour", "search")
     assert removed.text.splitlines() == ["quakes: hour deleted", "quakes: search deleted"]
     assert at("consumer", "rm", "quakes", "billing", "--json").lines[0]["deleted"] is True

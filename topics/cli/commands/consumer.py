@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -17,7 +17,10 @@ from topics.cli.io.quantities import moment
 from topics.cli.io.terminal import json_line, print_table
 
 if TYPE_CHECKING:
+    from topics.calls.blocking import Consumer, Topic
     from topics.engine.replies import ConsumerState
+
+_SHOWN: Final = 10  # names of consumers in a message
 
 
 @click.group(cls=Group, no_args_is_help=False)
@@ -112,15 +115,33 @@ def commit(invocation: Invocation, topic: str, name: str, seq: int, as_json: boo
 def rm(invocation: Invocation, topic: str, names: tuple[str, ...], as_json: bool) -> None:
     """Delete consumers. What they have read stays, and so does what they have not."""
     with invocation.reading() as store:
-        found = [store.topic(topic).consumer(name) for name in dict.fromkeys(names)]
+        handle = store.topic(topic)
+        found = [handle.consumer(name) for name in dict.fromkeys(names)]
         for one in found:
-            one.position()  # all are there, or none goes
+            _check_there(handle, one)  # all are, or none goes
         for one in found:
             deleted = one.delete()
             if as_json:
                 _print_json({"topic": topic, "consumer": one.name, "deleted": deleted})
             else:
                 click.echo(f"{topic}: {one.name} deleted")
+
+
+def _check_there(topic: Topic, asked: Consumer) -> None:
+    """Raises `Failed`, with those that there are."""
+    from topics.kernel.errors import Code, Rejected
+
+    try:
+        asked.position()
+    except Rejected as refused:
+        if refused.code is not Code.CONSUMER_NOT_FOUND:
+            raise
+        there = [state.consumer for state in topic.consumers()]
+        more = " …" if len(there) > _SHOWN else ""
+        has = f"it has {', '.join(there[:_SHOWN])}{more}" if there else "it has none"
+        raise Failed(
+            f"topic {topic.name!r} has no consumer {asked.name!r}: {has} (topics consumer ls {topic.name})"
+        ) from refused
 
 
 def _tell(state: ConsumerState, what: str, *, as_json: bool) -> None:
