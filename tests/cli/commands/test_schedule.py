@@ -58,7 +58,11 @@ def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
         answer = at("schedule", "put", "s", "--topic", "t", *arguments)
         assert answer.code != 0
         assert said in answer.err
-    assert at("schedule", "put", "s", "--topic", "missing", "--every", "1h").code == 1
+    missing = at("schedule", "put", "s", "--topic", "missing", "--every", "1h")
+    assert (missing.code, len(missing.err.splitlines())) == (1, 1)
+    assert "topic 'missing' does not exist; make it first: topics create missing;" in missing.err
+    of_a_job = at("schedule", "put", "s", "--topic", "missing", "--every", "1h", "--priority", "3")
+    assert "topics create missing type=queue;" in of_a_job.err
 
 
 def test_no_directory_is_made_for_a_schedule_whose_topic_cannot_be_there(call: Call, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
@@ -75,7 +77,11 @@ def put(
     """
     import topics
 
-    with invocation.reading() as store:  # its topic is there before, so no directory is made for it
+    with (
+        invocation.reading() as store,
+        _naming_create(topic, is_job=(of_record["priority"], delay) != (None, None)),
+    ):
+        # Its topic is there before, so no directory is made for it.
         made = store.put_schedule(
             name, topic, topics.Raw(record.encode()), cron=cron, timezone=timezone,
             every_ms=None if every is None else asked_ms("--every", every),
@@ -84,6 +90,22 @@ def put(
             jitter_ms=asked_ms("--jitter", jitter), **of_record,
         )  # fmt: skip
     _print_one(made, as_json=as_json)
+
+
+@contextmanager
+def _naming_create(topic: str, *, is_job: bool) -> Iterator[None]:
+    """What a topic that is not there is made by."""
+    from topics.kernel.errors import Code, Rejected
+
+    try:
+        yield
+    except Rejected as refused:
+        if refused.code is not Code.TOPIC_NOT_FOUND:
+            raise
+        make = f"topics create {topic}{' type=queue' if is_job else ''}"
+        raise Rejected(
+            refused.code, f"{refused.message}; make it first: {make}", **refused.detail
+        ) from refused
 
 
 @schedule.command()
