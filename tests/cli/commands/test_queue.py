@@ -135,7 +135,7 @@ def test_dead_letters_are_put_back(at: Call) -> None:
     at("put", "dead", stdin=b"1\n2\n3\n")
 
     assert at("queue", "redrive", "q", "--seq", "2", "--json").lines == [
-        {"topic": "q", "source": "dead", "redriven": [2]}
+        {"topic": "q", "source": "dead", "redriven": [2], "skipped": []}
     ]
     assert at("queue", "redrive", "q", "-n", "1").text == "q: 1 job on the way from dead\n"
     assert at("queue", "redrive", "other", "dead").text == "other: 1 job on the way from dead\n"
@@ -149,6 +149,21 @@ def test_dead_letters_are_put_back(at: Call) -> None:
     assert (refused.code, "queue 'other' has no dead_letter of its own" in refused.err) == (2, True), (
         refused.err
     )
+
+
+def test_seqs_that_are_no_dead_letters_are_named(at: Call) -> None:
+    at("create", "q", "type=queue", "dead_letter=dead")
+    at("put", "dead", stdin=b"1\n2\n")
+
+    some = at("queue", "redrive", "q", "--seq", "77", "--seq", "1")
+    assert (some.code, some.text) == (0, "q: 1 job on the way from dead\n")
+    assert "q: skipped 77: no dead letter of dead" in some.err
+    none = at("queue", "redrive", "q", "--seq", "77", "--seq", "78")
+    assert (none.code, none.out, "q: skipped 77, 78: no dead letter of dead" in none.err) == (1, b"", True)
+    rows = at("queue", "redrive", "q", "--seq", "77", "--json")
+    assert (rows.code, rows.err, rows.lines) == (
+        1, "", [{"topic": "q", "source": "dead", "redriven": [], "skipped": [77]}],
+    )  # fmt: skip
 
 
 def test_what_is_no_queue_is_refused_in_one_line(at: Call) -> None:

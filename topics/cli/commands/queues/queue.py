@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
@@ -208,14 +208,21 @@ def redrive(
 
     They go from SOURCE, keep their priority, and their meta still says where they failed. When this returns they are on
     their way, and will arrive whatever happens.
+
+    A SEQ that may not go is told: no dead letter, or on its way already. Exit code 1: all of them were such.
     """
     with invocation.reading() as store:
         found = store.queue(queue).redrive(seqs or None, source=source, limit=limit)
         _let_arrive(store, found)
+    skipped = [seq for seq in dict.fromkeys(seqs) if seq not in found.seqs] if len(found.seqs) < limit else []
     if as_json:
-        _print_json({"topic": queue, "source": found.source, "redriven": list(found.seqs)})
-    else:
+        _print_json(
+            {"topic": queue, "source": found.source, "redriven": list(found.seqs), "skipped": skipped}
+        )
+    elif found.seqs or not skipped:
         click.echo(f"{queue}: {counted(len(found.seqs), 'job')} on the way from {found.source}")
+    if skipped:
+        _tell_skipped(queue, skipped, found, as_json=as_json)
 
 
 @queue.command()
@@ -249,6 +256,16 @@ def queue_state(store: TopicStore, name: str) -> tuple[TopicState, QueueState]:
     if found.queue is None:
         raise not_a_queue(name)
     return found, found.queue
+
+
+def _tell_skipped(name: str, skipped: Sequence[int], found: Redriven, *, as_json: bool) -> None:
+    """Raises `Failed` if nothing else was named."""
+    seqs = ", ".join(map(str, skipped))
+    why = f"{name}: skipped {seqs}: no dead letter of {found.source} that waits there (topics get {found.source})"
+    if not found.seqs:
+        raise Failed(why, quiet=as_json)
+    if not as_json:
+        say(why, "topics: ")
 
 
 def _let_arrive(store: TopicStore, redriven: Redriven) -> None:
