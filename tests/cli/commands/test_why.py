@@ -191,6 +191,19 @@ def test_what_a_reader_has_not_got_is_told_in_ranges(call, tmp_path):
     assert call("why", "t", "1", "--to", "4", "--data", root).code == 2
 
 
+def test_jobs_that_stand_otherwise_are_told_otherwise(call, tmp_path):
+    root = str(tmp_path / "d")
+    with topics.open(root) as store:
+        store.create("q", type="queue")
+        queue = store.queue("q", node="w")
+        queue.put_many([{"data": i} for i in range(3)])
+        queue.put(3, delay_ms=3_600_000)
+        queue.claim(1, lease_ms=3_600_000)
+        lines = call("why", "q", "--reader", "0", "--data", root).text.splitlines()
+
+    assert lines == ["1  delivered: in flight", "2 to 3  delivered: ready", "4  delivered: delayed"]
+
+
 def test_a_server_tells_the_same(call, server):
     with topics.Client(server.url) as client:
         client.create("asked", cap_records=1)

@@ -18,6 +18,7 @@ _MARK: Final = (
     "\ud800"  # before and behind a moment in a sentence: half a pair, which no UTF-8 of the log can be
 )
 _GONE: Final = frozenset({"acked", "moved", "purged", "deleted", "expired", "lost"})
+_OF_JOBS: Final = {"in_flight": "in flight", "ready": "ready", "delayed": "delayed", "moving": "on its way"}
 _LOST: Final = {
     "cap": "evicted by the topic's cap",
     "ttl": "older than the topic's ttl",
@@ -344,6 +345,8 @@ def _because(part: Part) -> str:
         return "not what the reader asked for"
     if part.state == "lost":
         return _LOST.get(part.reason or "", part.reason or "")
+    if part.as_ == "delivered" and part.state in _OF_JOBS:
+        return _OF_JOBS[part.state]
     if part.as_ in (part.state, "delivered"):
         return part.reason or ""
     return part.state + (f": {part.reason}" if part.reason else "")
