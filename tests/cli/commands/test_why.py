@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import topics
@@ -134,6 +136,13 @@ def test_what_is_asked_wrongly_is_said_in_a_line(call, root):
         assert "name one record, job or reader" in call("why", *arguments, "--data", root).err
     assert call("why", "nope", "1", "--data", root).code == 1
     assert "name a data directory" in call("why", "nope", "1", "--data", root + "/none").err
+
+
+@pytest.mark.parametrize("place", ["nope", "empty"])
+def test_what_holds_no_store_is_asked_wrongly_of_why_and_of_fsck(call, place):
+    Path("empty").mkdir()
+
+    assert [call("fsck", place).code, call("why", "t", "1", "--data", place).code] == [2, 2]
 
 
 def test_a_lease_whose_claim_is_in_no_log_any_more_is_not_named(call, tmp_path):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topics.cli.commands.directory.check import cold_place, root_of
+from topics.cli.commands.directory.check import COULD_NOT, cold_place, root_of
 from topics.cli.commands.read import parse_match
 from topics.cli.completion.types import TOPIC
 from topics.cli.core.failure import Failed
@@ -98,7 +98,9 @@ def _by_files(invocation: Invocation, topic: str, asked: dict[str, str]) -> Why 
         )
         to_seq = int(asked["to_seq"]) if "to_seq" in asked else None
         return why_range(disk, where, topic, int(asked["from_seq"]), to_seq, now_ms=now_ms, reader=reader)
-    except (CannotOpen, OSError, TopicsError) as error:
+    except CannotOpen as error:
+        raise Failed(error, code=COULD_NOT, root=root) from error
+    except (OSError, TopicsError) as error:
         raise Failed(error, root=root) from error
 
 

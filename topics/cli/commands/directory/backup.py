@@ -227,7 +227,7 @@ def restore(
         *(("--archive", log, _NAME_LOG) for log in logs),
     ):
         if not place.is_dir():
-            raise Failed(f"{field}: {place} is no directory: {what}")
+            raise Failed(f"{field}: {place} is no directory: {what}", code=COULD_NOT)
     try:
         with bytes_bar(dest.name) as tell:
             disks = [ReadOnlyDisk(log) for log in logs]
