@@ -205,7 +205,7 @@ def test_what_broke_off_leaves_the_file_that_was_there(call: Call) -> None:
         pathlib.Path(file).write_text("what was there")
     names = set(pathlib.Path().iterdir())
     for file in FILES:
-        answer = call("export", "t", file)
+        answer = call("export", "t", file, "--force")
 
         assert answer.code == 1
         assert "(--from 3)" in answer.err
@@ -227,6 +227,20 @@ def test_an_interrupt_leaves_the_folder_as_it_was(tmp_path: pathlib.Path, is_the
     assert not is_there or target.read_text() == "before"
 
 
+def test_a_file_that_is_there_is_overwritten_only_by_force(at: Call) -> None:
+    at("put", "t", "-", stdin=b"1\n")
+    pathlib.Path("out.csv").write_text("before")
+    refused = at("export", "t", "out.csv")
+
+    assert (refused.code, refused.out) == (2, b"")
+    assert refused.err == "topics: FILE: out.csv is there already: name another file, or pass --force\n"
+    assert pathlib.Path("out.csv").read_text() == "before"
+    assert at("export", "t", "out.csv", "--force").code == 0
+    assert pathlib.Path("out.csv").read_text().startswith("seq,")
+    pathlib.Path("empty.csv").touch()
+    assert at("export", "t", "empty.csv").code == 0
+
+
 def test_a_file_keeps_its_mode_and_a_link_stays_one(call: Call, tmp_path: pathlib.Path) -> None:
     """Who may read what is there may be few; and a link names the place where it is to be."""
     call("put", "t", "-", stdin=b"1\n")
@@ -235,7 +249,7 @@ def test_a_file_keeps_its_mode_and_a_link_stays_one(call: Call, tmp_path: pathli
     real.chmod(0o600)
     (tmp_path / "link.csv").symlink_to(real)
 
-    assert call("export", "t", "link.csv").code == 0
+    assert call("export", "t", "link.csv", "--force").code == 0
     assert (tmp_path / "link.csv").is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
     assert real.read_bytes().startswith(b"seq,")
@@ -301,8 +315,12 @@ def test_a_device_that_is_full_and_a_reader_that_goes_away(call: Call, form: str
         (("export", "t", "out.xlsx"), "does not tell its format"),
         (("export", "t", "out.parquet.gz"), "leave .gz off"),
         (("export", "t", ".", "--csv"), "is a directory"),
+        (("export", "t", "mm.jsonl.gz", "--csv"), "the name of mm.jsonl.gz says jsonl and --format csv"),
         (("import", "t", "."), "--ledgerq ."),
         (("export", "t", "out.csv", "--ledgerq", "dir"), "instead of a file"),
+        (("bench", "--html", "full"), "--html: full is there already"),
+        (("fsck", "topics-data", "--out", "full"), "--out: full is there already"),
+        (("spark", "report", "t", "--out", "full"), "--out: full is there already"),
         (("import", "t", "--ledgerq", "dir", "--csv"), "no flag of files"),
         (("import", "t", "in.csv", "--new-timestamps"), "go with --ledgerq only"),
         (("import", "t", "in.csv", "--from-line", "2", "--idempotency-key", "k"), "does not go with"),
@@ -311,6 +329,7 @@ def test_a_device_that_is_full_and_a_reader_that_goes_away(call: Call, form: str
 def test_what_is_asked_wrongly(call: Call, arguments: tuple[str, ...], said: str) -> None:
     """One line that says what to do, and exit code 2."""
     call("put", "t", "-", stdin=b"1\n")
+    pathlib.Path("full").write_text("before")
     answer = call(*arguments)
 
     assert (answer.code, answer.out) == (2, b"")
@@ -506,7 +525,7 @@ def test_what_a_killed_export_left_goes_with_the_next_one(call: Call) -> None:
         kept = {path.with_name(f"{path.name}.bak") for path in begun}  # nothing that an export has made
         for path in kept:
             path.touch()
-        assert call("export", "t", "out.jsonl").code == 0
+        assert call("export", "t", "out.jsonl", "--force").code == 0
         assert len(set(pathlib.Path().glob(".topics-export-*")) - kept) == 1
         assert call("export", "t", "other.jsonl").code == 0
         assert set(pathlib.Path().glob(".topics-export-*")) == kept

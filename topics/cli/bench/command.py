@@ -17,7 +17,7 @@ import click
 
 from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import Invocation, json_option, pass_invocation, remote_options
-from topics.cli.io.paths import PathName, cannot_write
+from topics.cli.io.paths import PathName, cannot_write, check_overwrites, force_option
 from topics.cli.io.terminal import is_terminal, json_line
 from topics.kernel.extras import Needs
 
@@ -57,12 +57,13 @@ PAYLOADS: Final = 200  # different ones
     metavar="FILE",
     help="Write a page with plots there, too.",
 )
+@force_option
 @json_option
 @remote_options
 @pass_invocation
 def bench(
     invocation: Invocation, vs: bool, only: str | None, rounds: int, seconds: float, seed: int, folder: Path | None,
-    page: Path | None, as_json: bool,
+    page: Path | None, force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Measure topics under reproducible load: writes, reads, jobs, delivery, and others beside it.
 
@@ -87,6 +88,7 @@ def bench(
     if isnan(seconds):  # which is in any range
         raise Failed("--seconds takes a number of seconds, not nan", code=USAGE)
     if page is not None:
+        check_overwrites("--html", page, force=force)
         _check_can_write(page)
     with ExitStack() as stack:
         home = stack.enter_context(_directory(folder))

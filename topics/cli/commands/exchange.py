@@ -28,12 +28,13 @@ from topics.cli.core.invocation import (
     json_option,
     pass_invocation,
 )
-from topics.cli.exchange.exporting import FORMATS, Exported, export_to, format_of
+from topics.cli.exchange.exporting import FORMATS, Exported, export_to, format_of, format_to_write
 from topics.cli.exchange.importing import FORMATS as IMPORTS
 from topics.cli.exchange.importing import ImportedFile
 from topics.cli.exchange.outlet import is_standard_output
 from topics.cli.exchange.putting import PutRules, Putting, check_key, put_all
 from topics.cli.io.interrupts import stopping_gently
+from topics.cli.io.paths import check_overwrites, force_option
 from topics.cli.io.quantities import counted, seqs
 from topics.cli.target.place import is_missing
 
@@ -52,7 +53,8 @@ _directory_option = click.option(
 @click.command()
 @click.argument("topic", type=TOPIC)
 @click.argument("file", type=FILE, required=False, metavar="[FILE|-]")
-@format_option(FORMATS, "Whatever the file's name says; --csv is short for --format csv.")
+@format_option(FORMATS, "Where the file's name does not say it; --csv is short for --format csv.")
+@force_option
 @_directory_option
 @from_option
 @since_option
@@ -63,11 +65,12 @@ _directory_option = click.option(
 @pass_invocation
 def export(
     invocation: Invocation, topic: str, file: str | None, form: str | None, directory: Path | None,
-    from_seq: int | None, since: str | None, from_ts: str | None, match: str | None, as_json: bool,
+    from_seq: int | None, since: str | None, from_ts: str | None, match: str | None, force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write the records of a topic to a file, up to its head as it is now.
 
-    The name says how: .jsonl, .csv or .parquet, the first two with .gz as well. A file is there whole or not at all.
+    The name says how: .jsonl, .csv or .parquet, the first two with .gz as well. A file is there whole or not at all;
+    one that was there before stays, unless --force is given.
     What was lost is told on stderr, which and why; it is not in the file.
 
     With --ledgerq a new directory is made, in the dialect of ledgerq's architecture page; of a data directory or a
@@ -83,13 +86,15 @@ def export(
     if directory is not None:
         from topics.cli.exchange.ledgerq import export_directory
 
-        if (file, form) != (None, None) or {from_seq, since, from_ts, match} != {None}:
+        if force or (file, form) != (None, None) or {from_seq, since, from_ts, match} != {None}:
             raise Failed("--ledgerq takes a whole topic, and its directory instead of a file", code=USAGE)
         export_directory(invocation, directory, topic, as_json=as_json)
         return
     if file is None:
         raise Failed(f"say where to: topics export {topic} FILE, or - for standard output", code=USAGE)
-    form = format_of(file, form)
+    form = format_to_write(file, form)
+    if not is_standard_output(file):
+        check_overwrites("FILE", Path(file), force=force)
     tell = _LossTeller(is_quiet=as_json)
     with invocation.reading() as store:
         state = store.topic(topic).state()

@@ -30,7 +30,7 @@ from topics.cli.completion.types import TOPIC
 from topics.cli.core.failure import Failed, say
 from topics.cli.core.group import Group
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
-from topics.cli.io.paths import PathName, cannot_write
+from topics.cli.io.paths import PathName, cannot_write, check_overwrites, force_option
 from topics.cli.io.quantities import counted
 from topics.cli.io.terminal import json_line
 from topics.kernel.extras import Needs
@@ -139,6 +139,7 @@ def _check_directory(root: Path) -> None:
 @spark.command()
 @click.argument("topics", type=TOPIC, nargs=-1, required=True)
 @click.option("--out", required=True, type=PathName(dir_okay=False), metavar="FILE", help="The page.")
+@force_option
 @click.option(
     "--checkpoint", "checkpoints", multiple=True, metavar="PATH",
     help="The checkpoint of a stream by Spark that reads them, a folder or an fsspec URL: how far behind it is.",
@@ -154,12 +155,13 @@ def _check_directory(root: Path) -> None:
 @pass_invocation
 def report(
     invocation: Invocation, topics: Sequence[str], out: Path, checkpoints: Sequence[str], acks: Path | None,
-    master: str | None, conf: Sequence[str], as_json: bool,
+    master: str | None, conf: Sequence[str], force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Rates, sizes, lags, losses, the most frequent keys and the latency of TOPICS, as an HTML page.
 
     With --json they are printed, too: a line a topic, then one with all the rest.
     """
+    check_overwrites("--out", out, force=force)
     with _session(master, conf) as running:
         from topics.audit.checks.acks import load_acks
         from topics.spark.lags import read_checkpoint

@@ -58,14 +58,8 @@ def format_of(name: str, asked: str | None, formats: Sequence[str] = FORMATS) ->
     Raises:
         Failed: neither says it, or Parquet would be packed twice.
     """
-    lower = name.lower()
-    is_packed = lower.endswith(GZIP)
-    suffix = lower.removesuffix(GZIP)
-    found = asked or (
-        "jsonl"
-        if name == STDOUT
-        else next((form for end, form in _BY_SUFFIX.items() if suffix.endswith(end)), None)
-    )
+    is_packed = name.lower().endswith(GZIP)
+    found = asked or ("jsonl" if name == STDOUT else _told_by(name))
     if found is None:
         raise Failed(
             f"the name of {name} does not tell its format ({', '.join(_BY_SUFFIX)}): give --format"
@@ -75,6 +69,22 @@ def format_of(name: str, asked: str | None, formats: Sequence[str] = FORMATS) ->
     if found == "parquet" and is_packed:
         raise Failed(f"Parquet is packed as it is: leave {GZIP} off {name}", code=USAGE)
     return found
+
+
+def format_to_write(name: str, asked: str | None) -> str:
+    """As `format_of`, and the name does not say another one. Raises `Failed`."""
+    told = _told_by(name)
+    if asked is not None and told not in (None, asked):
+        raise Failed(
+            f"FILE: the name of {name} says {told} and --format {asked}: leave one out, or give the file another name",
+            code=USAGE,
+        )
+    return format_of(name, asked)
+
+
+def _told_by(name: str) -> str | None:
+    suffix = name.lower().removesuffix(GZIP)
+    return next((form for end, form in _BY_SUFFIX.items() if suffix.endswith(end)), None)
 
 
 def export_to(file: str, pages: Iterable[Page], done: Exported, tell: Callable[[Gap], None]) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from topics.cli.core.failure import Failed
+from topics.cli.core.failure import USAGE, Failed
+
+_DEVICES: Final = Path("/dev")
 
 
 class PathName(click.Path):
@@ -26,6 +29,22 @@ class PathName(click.Path):
         if not os.fspath(value):
             self.fail("the path is empty; name one", param, ctx)
         return super().convert(value, param, ctx)
+
+
+force_option = click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+
+
+def check_overwrites(option: str, path: Path, *, force: bool) -> None:
+    """Raises `Failed` if a file that holds something is about to be overwritten. Pipes and devices are no such file,
+    and what leads to them by a name in /dev is none either.
+    """
+    try:
+        status = path.stat()
+    except OSError:  # it is not there; or whoever writes it says what is wrong
+        return
+    if force or not stat.S_ISREG(status.st_mode) or not status.st_size or _DEVICES in path.parents:
+        return
+    raise Failed(f"{option}: {path} is there already: name another file, or pass --force", code=USAGE)
 
 
 def cannot_write(option: str, path: Path, error: OSError, *, code: int = 1) -> Failed:

@@ -18,7 +18,7 @@ import click
 
 from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
-from topics.cli.io.paths import PathName, cannot_write
+from topics.cli.io.paths import PathName, cannot_write, check_overwrites, force_option
 from topics.cli.io.quantities import counted, size
 from topics.cli.io.terminal import TerminalStyle, has_bar, json_line, progress, safe
 
@@ -45,12 +45,13 @@ _COLOURS: Final = {"error": "red", "undecidable": "yellow", "note": "cyan"}
     help="What clients were told is stored: JSON lines or Parquet of topic, seq, digest.",
 )  # fmt: skip
 @click.option("--out", type=PathName(dir_okay=False), metavar="FILE", help="All of it as JSON.")
+@force_option
 @json_option
 @common_options
 @pass_invocation
 def fsck(
     invocation: Invocation, directory: Path | None, mend: bool, jobs: int | None, acks: Path | None, out: Path | None,
-    as_json: bool,
+    force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Check a data directory, or a backup. Nothing is changed, and nobody is in the way.
 
@@ -70,6 +71,8 @@ def fsck(
     from topics.kernel.errors import CannotOpen, TopicsError
 
     root = root_of(invocation, directory)
+    if out is not None:
+        check_overwrites("--out", out, force=force)
     try:
         cold, cold_dir = cold_place(invocation)
         if mend:
