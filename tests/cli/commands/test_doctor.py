@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import topics
 from topics.cli.commands.doctor import CheckVerdict, file_system_of, judged_syncs, sync_times, there
 
 
@@ -33,6 +34,23 @@ def test_a_machine_that_is_well_is_told_check_by_check_and_nothing_is_left_behin
     assert "server" in checks["extras"]["found"]
     assert not (tmp_path / "not").exists()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_does_not_exist_yet_and_one_in_use_are_called_so(call, tmp_path, server):
+    _, checks = found(call, "--set", "port=0", "--data", str(tmp_path / "nope"))
+    assert f"it does not exist yet, so {tmp_path} is looked at" in checks["directory"]["found"]
+    with topics.open(tmp_path / "data"):
+        _, checks = found(call, "--set", "port=0", "--data", str(tmp_path / "data"))
+    assert checks["directory"]["found"].endswith(f", in use by process {os.getpid()}")
+    _, checks = found(call, "--set", "port=0", "--data", str(server.data))
+    assert checks["directory"]["found"].endswith(f", a server at {server.url}")
+
+
+def test_another_machine_cannot_be_looked_at(call):
+    done = call("doctor", "--url", "http://elsewhere:4222")
+
+    assert (done.code, done.out) == (2, b"")
+    assert "doctor looks at the machine it runs on" in done.err
 
 
 def test_people_get_a_table(call):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import click
 
-from topics.cli.core.failure import Failed
+from topics.cli.core.failure import USAGE, Failed
 from topics.cli.core.invocation import Invocation, json_option, local_options, pass_invocation
 from topics.cli.io.quantities import size
 from topics.cli.io.terminal import json_line, print_table
@@ -70,6 +70,10 @@ def doctor(invocation: Invocation, as_json: bool) -> None:
     The disk under the data directory and whether its syncs are real, free space, open files, the clock, the port of a
     server, this Python, what is installed. Changes nothing. Exit code 1 if something is bad, 0 with warnings.
     """
+    if "url" in invocation.flags:
+        raise Failed(
+            "doctor looks at the machine it runs on: run it where the server is, without --url", code=USAGE
+        )
     findings = [check(invocation.settings) for check in CHECKS]
     if as_json:
         told = [attrs.asdict(one) | {"verdict": one.verdict.value} for one in findings]
@@ -116,7 +120,9 @@ def _file_system(settings: Settings) -> Finding:
         return Finding(
             "directory", CheckVerdict.BAD, f"{folder} cannot be written", "change its owner, or --data"
         )
-    found = f"{settings.data}, on {kind or 'a file system of unknown kind'}"
+    found = f"{settings.data}, on {kind or 'a file system of unknown kind'}{_owner_of(data)}"
+    if not data.exists():
+        found += f": it does not exist yet, so {folder} is looked at, where it would be"
     if kind in IN_MEMORY:
         return Finding(
             "directory", CheckVerdict.WARNING, found, "it is in memory: nothing outlives the machine"
@@ -129,6 +135,22 @@ def _file_system(settings: Settings) -> Finding:
             "a network's: use a local disk for what must not be lost",
         )
     return Finding("directory", CheckVerdict.OK, found)
+
+
+def _owner_of(data: Path) -> str:
+    """Who has the directory open, if anybody has."""
+    from topics.host.directory.owner import check_unowned
+    from topics.kernel.errors import CannotOpen
+
+    try:
+        check_unowned(data)
+    except OSError:
+        return ""
+    except CannotOpen as in_use:
+        owner, url = in_use.detail.get("owner_pid"), in_use.detail.get("owner_url")
+        who = "another process" if owner is None else f"process {owner}"
+        return f", in use by {who}{'' if url is None else f', a server at {url}'}"
+    return ""
 
 
 def _space(settings: Settings) -> Finding:
