@@ -73,6 +73,16 @@ def test_tag_node_and_key_are_of_every_record_or_of_a_field(call: Call) -> None:
     call("put", "t", "--tag", "x", "--node", "n", "--key", "k", stdin=b"1\n2\n")
     call("put", "t", "--tag-field", "a.b", "--key-field", "k", stdin=b'{"a":{"b":"deep"},"k":7}\n{"a":1}\n')
 
+    absent = call(
+        "put", "u", "--tag-field", "a.c", "--key-field", "k", stdin=b'{"a":{"b":1}}\n{"k":2}\n{"k":3}\n'
+    )
+    assert absent.err.splitlines()[-2:] == [
+        "topics: 3 of 3 records have no field a.c and are stored without a tag",
+        "topics: 1 of 3 records has no field k and is stored without a key",
+    ]
+    whole = call("put", "u", "--tag-field", "k", "--json", stdin=b'{"k":2}\n')
+    assert (absent.code, whole.code, whole.err, len(stored(call, "u"))) == (0, 0, "", 4)
+
     marks = [(r.get("$tag"), r.get("$node"), r.get("$key")) for r in stored(call, "t")]
     assert marks == [("x", "n", "k"), ("x", "n", "k"), ("deep", None, "7"), (None, None, None)]
 

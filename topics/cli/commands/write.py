@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,7 +11,7 @@ import attrs
 import click
 
 from topics.cli.completion.types import FILE, TOPIC
-from topics.cli.core.failure import USAGE, Failed
+from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import (
     Invocation,
     common_options,
@@ -22,7 +23,7 @@ from topics.cli.core.invocation import (
 from topics.cli.exchange.putting import BATCH_DEFAULT, PlacedRecord, PutRules, Putting, check_key, put_all
 from topics.cli.io.feed import FORMATS, Payloads, field_text, format_of, payloads
 from topics.cli.io.interrupts import stopping_gently
-from topics.cli.io.quantities import parse_duration_ms
+from topics.cli.io.quantities import counted, parse_duration_ms
 from topics.cli.io.source import STDIN, BadLine, InputSource
 
 if TYPE_CHECKING:
@@ -103,11 +104,13 @@ def put(
                 )
             handle = _topic(store, topic, durability)
             read = payloads(source, form, line_max=store.limits.record_bytes)
-            records = _records(read, labels, from_line=rules.from_line)
+            found: Counter[str] = Counter()
+            records = _records(read, labels, found, from_line=rules.from_line)
             putting = Putting(store, handle, records, source, rules, gently)
             putting.is_created = is_new and durability is not None
             putting.hint = "for plain text give --format text" if form == "jsonl" else ""
             put_all(putting, as_json=as_json)
+            _tell_unlabelled(labels, found)
     finally:
         source.close()
 
@@ -162,20 +165,39 @@ def _topic(store: TopicStore, name: str, durability: str | None) -> Topic:
     return topic
 
 
-def _records(read: Payloads, labels: RecordFlags, *, from_line: int) -> Iterator[PlacedRecord]:
-    """Payloads as records with their labels; of what stands before `from_line` nothing is asked."""
+def _tell_unlabelled(labels: RecordFlags, found: Counter[str]) -> None:
+    """A field that is not where it was said to be may be a slip."""
+    for label, path in (("tag", labels.tag_field), ("key", labels.key_field)):
+        if path and found[label] < found["records"]:
+            missing, total = found["records"] - found[label], counted(found["records"], "record")
+            have, are = ("has", "is") if missing == 1 else ("have", "are")
+            say(
+                f"{missing:,} of {total} {have} no field {'.'.join(path)} and {are} stored without a {label}",
+                "topics: ",
+            )
+
+
+def _records(
+    read: Payloads, labels: RecordFlags, found: Counter[str], *, from_line: int
+) -> Iterator[PlacedRecord]:
+    """Payloads as records with their labels; of what stands before `from_line` nothing is asked. Counted are the
+    records, and those that have a tag or a key.
+    """
     from msgspec import Raw
 
-    has_id, count = "dedup_id" in labels.of_a_job, 0
+    has_id = "dedup_id" in labels.of_a_job
     for line, payload in read:
         if line < from_line:
             yield line, len(payload), Raw(payload)
             continue
         tag = field_text(line, payload, labels.tag_field) if labels.tag_field else labels.tag
         key = field_text(line, payload, labels.key_field) if labels.key_field else labels.key
-        if has_id and count:
+        if has_id and found["records"]:
             raise BadLine(line, "is another record, and --dedup-id is the id of one")
-        count += 1
+        found["records"] += 1
+        if labels.tag_field or labels.key_field:
+            found["tag"] += tag is not None
+            found["key"] += key is not None
         if tag is None and key is None and not labels.of_a_job:
             yield line, len(payload), Raw(payload)
         else:
