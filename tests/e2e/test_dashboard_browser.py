@@ -347,6 +347,24 @@ def test_a_queue_shows_who_holds_what_and_its_dead_letters_go_back(
         expect(page.get_by_role("row").filter(has_text="mails")).to_contain_text("2")
 
 
+def test_of_a_topic_that_is_not_there_nothing_is_asked_again(browser: Browser, url: str) -> None:
+    with looking(browser, url, "#/", expected="404") as page:
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.clock.install()
+        go(page, "#/topics/nope/jobs")
+        until(page, "There is no such topic.")
+        expect(page.get_by_role("button", name=re.compile("Pause|Put all back|Purge"))).to_have_count(0)
+        expect(page.get_by_role("navigation", name="Parts of the topic")).to_have_count(0)
+        asked.clear()
+        page.clock.run_for(20_000)
+        page.evaluate("fetch('/v0/health').then((answer) => answer.text())")
+
+        assert [one for one in asked if "/topics/nope" in one] == []
+        go(page, "#/topics/mails/jobs")
+        expect(page.get_by_role("button", name="Purge")).to_be_visible()
+
+
 def test_the_other_views_have_what_they_are_of(browser: Browser, url: str) -> None:
     with looking(browser, url, "#/consumers", expected="404") as page:
         expect(page.get_by_role("row").filter(has_text="billing")).to_contain_text("230")

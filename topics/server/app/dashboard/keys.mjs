@@ -4,7 +4,7 @@ import { call, poll, Refused } from "./api.mjs"
 
 const LIST_MS = 3000
 const COLUMNS = [["Key", "name"], ["Id", "wide"], ["May"], ["Names"], ["Last used"], ["Requests", "n wide"], ["Streams", "n wide"], ["Watches", "n wide"]]
-const OPEN = "No key is asked for: whoever reaches this server may read, write and delete. docs/keys.md says how to make some."
+const OPEN = ["No key is asked for: whoever reaches this server may read, write and delete. How to make some: ", el("code", {}, "topics key --help"), "."]
 const HOW = [el("code", {}, "topics key new"), " and ", el("code", {}, "topics key revoke"), " change them. Last used: by a request that was let in, since the server's start."]
 
 export function keys() {

@@ -21,10 +21,10 @@ export function topic(name = "", asked = "live", of = "") {
   const figures = el("div"), line = el("div", { class: "whole" }), words = el("p", { class: "quiet" })
   const tabs = PARTS.map(([to, text]) =>
     el("a", { href: `#/topics/${encodeURIComponent(name)}/${to}`, "aria-current": to === path ? "page" : null, hidden: to === "jobs" && path !== "jobs" }, text))
-  const below = el("div", {}, part.element)
+  const nav = el("nav", { class: "tabs", "aria-label": "Parts of the topic" }, tabs), below = el("div", {}, part.element)
   const element = el("div", {},
     el("h1", { tabindex: "-1", class: "data" }, name), figures, line, words,
-    el("nav", { class: "tabs", "aria-label": "Parts of the topic" }, tabs), below)
+    nav, below)
   let consumers = []
 
   function draw(state) {
@@ -40,7 +40,14 @@ export function topic(name = "", asked = "live", of = "") {
     put(words, told(state), consumers.length > 0 ? ` ${consumers.length === 1 ? "One consumer" : `${consumers.length} consumers, the slowest`} ${count(Math.max(...consumers.map(({ lag }) => lag)))} behind.` : "")
   }
 
-  function start(signal) {
+  // The part begins once it is known that there is such a topic: of one that is not there nothing is asked again.
+  function start(left) {
+    const gone = new AbortController(), signal = AbortSignal.any([left, gone.signal])
+    let isBegun = false
+    const begin = () => {
+      if (!isBegun) part.start(signal)
+      isBegun = true
+    }
     poll(signal, STATE_MS, async () => {
       try {
         const [state, list] = await Promise.all([
@@ -48,16 +55,22 @@ export function topic(name = "", asked = "live", of = "") {
           call("consumers", { params: { topic: name }, query: { page_size: 1000 }, signal }),
         ])
         consumers = list.consumers
+        begin()
         draw(state)
         part.look?.(state, consumers)
       } catch (error) {
-        if (!(error instanceof Refused) || error.code !== "topic_not_found") throw error
+        if (left.aborted) return
+        if (!(error instanceof Refused) || error.code !== "topic_not_found") {
+          begin()
+          throw error
+        }
+        gone.abort()
+        nav.hidden = below.hidden = true
         put(figures, el("p", {}, "There is no such topic. ", el("a", { href: "#/" }, "All topics")))
         put(line)
         put(words)
       }
     })
-    part.start(signal)
   }
 
   return { title: `${name} ${text}`, key: name, element, start }
