@@ -118,7 +118,7 @@ def test_the_server_of_the_directory_reads_its_keys_again(call: Call, tmp_path: 
         server.stop()
     told = call("key", "new", "third", *file).err
     assert (
-        "no server of data runs here: start one with --api-keys-file keys, for only then it asks for keys"
+        "no server of data runs here (--data names another). One that has keys knows the keys it had until it reads"
         in told
     )
     assert "SIGHUP" in told

@@ -169,8 +169,8 @@ def _tell_server(root: Path, file: Path) -> None:
     pid = _server_of(root)
     if pid is None:
         say(
-            f"no server of {root} runs here: start one with {_OPTION} {file}, for only then it asks for keys; one that"
-            " has the file reads it again at SIGHUP",
+            f"no server of {root} runs here (--data names another). One that has {file} knows the keys it had until it"
+            f" reads it again, at SIGHUP; one asks for keys if it is started with {_OPTION} {file}",
             "topics: ",
         )
         return

@@ -20,7 +20,7 @@ _ON_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")  # in JSON text a bare lin
 _WHY = {
     "cap": "evicted by the topic's cap",
     "ttl": "expired by the topic's ttl",
-    "mixed": "for more than one reason",
+    "mixed": "for more than one reason, which topics why --reader tells",
     "crash": "lost with the machine's power",
     "corrupt": "damaged, and repaired away",
     "restart": "ephemeral, and the process restarted",
