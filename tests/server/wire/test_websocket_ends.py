@@ -182,8 +182,10 @@ async def test_a_drain_is_not_held_up_by_what_comes_before_the_close(mock_clock,
 
 
 async def test_a_message_that_a_drain_cuts_in_two_is_no_bug(mock_clock, is_told):
+    go_on = trio.Event()
+
     async def waits(call):
-        await trio.sleep(1)
+        await go_on.wait()
         call.answer(lambda: b"{}")
 
     async with open_site() as site, socket_of(site, is_told=is_told) as (peer, connection):
@@ -191,7 +193,7 @@ async def test_a_message_that_a_drain_cuts_in_two_is_no_bug(mock_clock, is_told)
         await peer.send(text(op="planted") + frame(b"{", fin=False))
         await wait_all_tasks_blocked()
         connection.end_if_idle()
-        await pass_time(1)
+        go_on.set()
         assert (await peer.message())["op"] == "done"
         assert (await peer.frame()).close[0] == 1001
         await peer.send(frame(b"}", CONT) + close(1001))
@@ -275,6 +277,16 @@ async def test_tasks_push_no_more_than_their_peer_takes(mock_clock, is_told):
         assert [one["n"] for one in found if one["op"] == "job"] == list(range(100))
 
 
+def tell_end(connection, told):
+    ended = connection._ended
+
+    def both():
+        told.append("ended")
+        ended()
+
+    connection._ended = both
+
+
 @pytest.mark.rule("A4.2")
 @pytest.mark.parametrize("how", ["close", "end", "reset", "drain", "bug"])
 async def test_however_it_ends_its_tasks_do_and_what_was_taken_is_given_back(mock_clock, is_told, how):
@@ -294,6 +306,7 @@ async def test_however_it_ends_its_tasks_do_and_what_was_taken_is_given_back(moc
 
     async with open_site() as site, socket_of(site, is_told=is_told) as (peer, connection):
         with_op(site, takes)
+        tell_end(connection, told)
         assert await peer.ask(op="planted") == {"op": "done"}
         if how == "close":
             await peer.send(close())
@@ -309,7 +322,7 @@ async def test_however_it_ends_its_tasks_do_and_what_was_taken_is_given_back(moc
         await wait_all_tasks_blocked()
         await pass_time(1.5)
 
-        assert told == ["task ended", "second", "first"]
+        assert told == ["task ended", "second", "first", "ended"]
 
 
 async def test_a_bug_in_an_end_keeps_nothing_else_from_its_own(mock_clock, is_told):
@@ -350,41 +363,6 @@ async def test_what_was_held_for_commands_is_let_go_with_their_answers(mock_cloc
         assert site.held_bytes <= 1024  # a little stays there for the next
 
 
-async def test_what_had_the_connection_is_given_back_before_its_end_is_told(mock_clock, is_told):
-    told = []
-
-    async def takes(call):
-        async def task():
-            try:
-                await trio.sleep_forever()
-            finally:
-                told.append("task")
-
-        call.session.at_end(lambda: told.append("given back"))
-        call.session.start(task)
-        call.answer(lambda: b"{}")
-
-    for _ in range(10):  # tasks run in any order
-        told.clear()
-        async with open_site() as site, socket_of(site, is_told=is_told) as (peer, connection):
-            with_op(site, takes)
-            assert await peer.ask(op="planted") == {"op": "done"}
-            tell_end(connection, told)
-            peer.edge.reset()
-            await pass_time(1.5)
-            assert told == ["task", "given back", "ended"]
-
-
-def tell_end(connection, told):
-    ended = connection._ended
-
-    def both():
-        told.append("ended")
-        ended()
-
-    connection._ended = both
-
-
 async def test_whoever_asks_whether_we_live_is_told_so(mock_clock, is_told):
     async with open_site() as site, socket_of(site, is_told=is_told) as (peer, _):
         for payload in (b"", b"a", b"x" * 125):
@@ -423,8 +401,10 @@ async def test_an_unsubscription_whose_peer_closes_behind_it_ends(mock_clock, is
 
 
 async def test_the_wheel_forgets_nothing_of_what_is_being_read(mock_clock, is_told):
+    go_on = trio.Event()
+
     async def waits(call):
-        await trio.sleep(25)
+        await go_on.wait()
         call.answer(lambda: b"{}")
 
     async with open_site() as site, socket_of(site, is_told=is_told) as (peer, _):
@@ -433,6 +413,7 @@ async def test_the_wheel_forgets_nothing_of_what_is_being_read(mock_clock, is_to
         assert len(first) == 8192  # a slice of what is fed to the protocol, and the frame goes on in the next
         await peer.send(first + ASK[:9])
         await pass_time(26)
+        go_on.set()
         assert (await peer.message())["op"] == "done"
         await peer.send(ASK[9:])
         assert (await peer.message())["op"] == "pong"

@@ -7,10 +7,10 @@ comes, as it comes.
 from __future__ import annotations
 
 import heapq
-import re
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -39,7 +39,8 @@ class SeqKind(click.IntRange):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            if re.fullmatch(r"\d+(\.\d+)?[smhdw]", str(value)):
+            with suppress(ValueError):
+                parse_duration_ms(value)
                 self.fail(f"{value!r} is a time, and this is a seq: --since {value}", param, ctx)
             raise
 

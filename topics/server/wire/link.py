@@ -24,7 +24,7 @@ from topics.server.wire.watch import PeerWatch, ToldPeerWatch
 
 Take = Callable[[bytes], bool]
 LINGER_S: Final = 1.0
-_LINGER_BYTES: Final = 64 * 1024
+LINGER_BYTES: Final = 64 * 1024
 
 
 class PeerLink:
@@ -114,7 +114,7 @@ class PeerLink:
             self.room.release()
         self.outgoing.unsent.clear()
 
-    async def linger(self, bytes_max: int = _LINGER_BYTES) -> None:
+    async def linger(self, bytes_max: int = LINGER_BYTES) -> None:
         """Half-close and drain (RFC 9112 9.6): a close with bytes unread would take the answer back."""
         await self.edge.send_eof()
         with trio.move_on_after(LINGER_S):

@@ -76,19 +76,19 @@ class ConnectionTasks:
     a bug in one.
     """
 
-    __slots__ = ("_ended", "_failed", "_scopes", "_start", "is_cancelled", "running")
+    __slots__ = ("_ended", "_failed", "_running", "_scopes", "_start", "is_cancelled")
 
     def __init__(self, start: Callable[[Attended], None], failed: Callable[[Exception], None]) -> None:
         self._start = start
         self._failed = failed
-        self.running = 0
+        self._running = 0
         self._scopes: list[trio.CancelScope] = []
         self._ended: Callable[[], None] | None = None
         self.is_cancelled = False
 
     def start(self, task: Callable[[], Awaitable[object]]) -> None:
         """Have it run, soon. Behind `cancel` it is cancelled from its beginning."""
-        self.running += 1
+        self._running += 1
         self._start(_ConnectionTask(self, task))
 
     def cancel(self, ended: Callable[[], None]) -> None:
@@ -111,23 +111,23 @@ class ConnectionTasks:
             self._failed(bug)
         finally:
             self._scopes.remove(scope)
-            self.running -= 1
+            self._running -= 1
             self._tell_ended()
 
     def _tell_ended(self) -> None:
-        if self.running == 0 and self._ended is not None:
+        if self._running == 0 and self._ended is not None:
             ended, self._ended = self._ended, None
             ended()
 
 
 class _ConnectionTask:
-    """One of a group, as who is attended."""
+    """One of them, as who is attended."""
 
-    __slots__ = ("_group", "_task")
+    __slots__ = ("_task", "_tasks")
 
-    def __init__(self, group: ConnectionTasks, task: Callable[[], Awaitable[object]]) -> None:
-        self._group = group
+    def __init__(self, tasks: ConnectionTasks, task: Callable[[], Awaitable[object]]) -> None:
+        self._tasks = tasks
         self._task = task
 
     async def attend(self, scope: trio.CancelScope) -> None:
-        await self._group.run(self._task, scope)
+        await self._tasks.run(self._task, scope)

@@ -31,7 +31,7 @@ from topics.server.api.ops import OpCall
 from topics.server.api.site import Site
 from topics.server.auth.keys import Key
 from topics.server.wire.frames import control_frame, is_utf8, lone_control
-from topics.server.wire.link import PeerLink
+from topics.server.wire.link import LINGER_BYTES, PeerLink
 from topics.server.wire.resting import RestingConnection
 from topics.server.wire.websocket_sender import GATHERED_BYTES, WebSocketSender
 
@@ -59,11 +59,8 @@ class WebSocket(WebSocketSender):
         self._connection = connection
         self._is_reading = self._was_held_back = False  # reading: it waits for bytes
         self._received = self._messages = 0
-        self._seen = (
-            0,
-            0,
-            False,
-        )  # bytes, messages, whether in the midst of one, when it was last looked over
+        # Bytes, messages, and whether in the midst of one, when it was last looked over.
+        self._seen = (0, 0, False)
         self._is_asked = False  # whether it lives
         self._ended: tuple[CloseCode, str] | None = None  # what to close with
         self._at_end: list[Callable[[], None]] = [partial(site.end_stream, key)]  # the last comes first
@@ -104,7 +101,7 @@ class WebSocket(WebSocketSender):
                     self.close()
                     while not self._is_over:  # a task may be in the midst of a send
                         await self._moved.park()
-                    await self._link.linger(*self._too_much)
+                    await self._link.linger(self._linger_bytes)
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             self._site.failed(bug, "websocket")
         return False
@@ -148,9 +145,9 @@ class WebSocket(WebSocketSender):
             self._site.failed(bug, "websocket")
 
     @property
-    def _too_much(self) -> tuple[int, ...]:
-        """Who sends a message that is too large shall read that it is: it is taken in, so far."""
-        return (2 * self._site.options.limits.body_bytes,) if self._frames.is_too_large else ()
+    def _linger_bytes(self) -> int:
+        """Who sends a message that is too large shall read that it is: much of it is taken in."""
+        return 2 * self._site.options.limits.body_bytes if self._frames.is_too_large else LINGER_BYTES
 
     def _end(self, code: CloseCode, reason: str) -> None:
         """Close with this, when what is under way is answered."""
