@@ -1,4 +1,4 @@
-"""Edges over the operating system: a TCP socket, and TLS over one."""
+"""Edges that are told when something has come, and those over the operating system: a TCP socket, and TLS over one."""
 
 from __future__ import annotations
 
@@ -202,10 +202,8 @@ class PolledEdge(_Sending, ToldEdge):
     def _recv(self) -> bytes:
         try:
             return self._raw.recv(RECEIVE_BYTES)
-        except InterruptedError as error:
-            raise BlockingIOError from error
-        except BlockingIOError:
-            raise
+        except (BlockingIOError, InterruptedError):
+            raise BlockingIOError from None
         except OSError as error:
             raise trio.BrokenResourceError(str(error)) from error
 
