@@ -241,6 +241,32 @@ def test_a_file_that_is_there_is_overwritten_only_by_force(at: Call) -> None:
     assert at("export", "t", "empty.csv").code == 0
 
 
+def test_a_file_that_standard_output_leads_to_is_gone_on_with(call: Call, tmp_path: pathlib.Path) -> None:
+    """By each of its names, and what the shell has put in it before stays."""
+    call("put", "t", "-", stdin=b"1\n")
+    for name in ("-", "/dev/stdout"):
+        out = tmp_path / "out"
+        out.write_bytes(b"head\n")
+        with out.open("ab") as file:
+            command = [sys.executable, "-m", "topics", "export", "t", name, "--jsonl"]
+            subprocess.run(command, stdout=file, check=True)
+            file.write(b"foot\n")
+
+        head, *lines, foot = out.read_bytes().splitlines()
+        assert (head, len(lines), foot) == (b"head", 1, b"foot")
+
+
+def test_a_file_by_the_name_of_a_descriptor_is_one_that_is_there(at: Call) -> None:
+    at("put", "t", "-", stdin=b"1\n")
+    path = pathlib.Path("out.csv")
+    path.write_text("before")
+    with path.open("ab") as file:
+        refused = at("export", "t", f"/dev/fd/{file.fileno()}", "--csv")
+
+    assert refused.code == 2
+    assert path.read_text() == "before"
+
+
 def test_a_file_keeps_its_mode_and_a_link_stays_one(call: Call, tmp_path: pathlib.Path) -> None:
     """Who may read what is there may be few; and a link names the place where it is to be."""
     call("put", "t", "-", stdin=b"1\n")

@@ -23,7 +23,6 @@ from topics.cli.core.failure import USAGE, Failed
 from topics.cli.io.paths import cannot_write
 
 STDOUT: Final = "-"
-_DEVICES: Final = Path("/dev")
 _GZIP_WINDOW: Final = 31  # zlib's word for "with gzip's head and tail"
 _GZIP_LEVEL: Final = 5
 _TOKEN_BYTES: Final = 8
@@ -68,7 +67,7 @@ def opened(name: str) -> Iterator[Sink]:
     Raises:
         Failed: it cannot be written.
     """
-    if name == STDOUT:
+    if is_standard_output(name):  # a file that it was led to is gone on with, and not replaced
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
@@ -80,8 +79,7 @@ def opened(name: str) -> Iterator[Sink]:
             found = None
     if found is None or stat.S_ISREG(found.st_mode):
         path = Path(os.path.realpath(path))  # a link stays one: what it points to is written
-    # The links of /dev/stdout and >(…) lead to pipes that have no name to be opened by.
-    in_place = found is not None and (not stat.S_ISREG(found.st_mode) or _DEVICES in path.parents)
+    in_place = found is not None and not stat.S_ISREG(found.st_mode)
     with _written_in_place(path) if in_place else _written_beside(path, found) as file:
         yield FileSink(file, path)
 

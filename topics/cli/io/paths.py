@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from topics.cli.core.failure import USAGE, Failed
-
-_DEVICES: Final = Path("/dev")
 
 
 class PathName(click.Path):
@@ -35,14 +33,12 @@ force_option = click.option("--force", is_flag=True, help="Overwrite a file that
 
 
 def check_overwrites(option: str, path: Path, *, force: bool) -> None:
-    """Raises `Failed` if a file that holds something is about to be overwritten. Pipes and devices are no such file,
-    and what leads to them by a name in /dev is none either.
-    """
+    """Raises `Failed` if a file that holds something is about to be overwritten. Pipes and devices are no such file."""
     try:
         status = path.stat()
     except OSError:  # it is not there; or whoever writes it says what is wrong
         return
-    if force or not stat.S_ISREG(status.st_mode) or not status.st_size or _DEVICES in path.parents:
+    if force or not stat.S_ISREG(status.st_mode) or not status.st_size:
         return
     raise Failed(f"{option}: {path} is there already: name another file, or pass --force", code=USAGE)
 
