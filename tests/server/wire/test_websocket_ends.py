@@ -201,6 +201,16 @@ async def test_a_message_that_a_drain_cuts_in_two_is_no_bug(mock_clock, is_told)
         assert site.bugs == 0
 
 
+async def test_what_was_told_before_its_key_was_revoked_and_is_not_begun_yet_never_is(mock_clock, is_told):
+    async with open_site() as site, socket_of(site, is_told=is_told) as (peer, connection):
+        assert (await peer.ask(op="publish", topic="t", records=[{"data": 1}]))["op"] == "ack"
+        connection._socket.revoke()
+        for data in (publish(2), publish(3) + publish(4)):
+            await connection._socket._take(data)
+        assert site.ready_runtime().engine.topic_state("t").head_seq == 1
+        assert (await peer.frame()).close[0] == 1008
+
+
 async def test_nobody_is_accepted_in_a_drain(mock_clock, is_told):
     async with open_site() as site, trio.open_nursery() as nursery:
         ours, theirs = edge_pair()

@@ -1,6 +1,6 @@
 """A connection as to who serves it: a task while there is something to serve, and at rest nobody (decision 130).
 
-Theory. At rest, where a poller tells of bytes, what comes is told by a call. What the call cannot serve is kept, and a
+Theory. At rest, where bytes are told, what comes is told by a call. What the call cannot serve is kept, and a
 task started that goes on from it; one that finds nothing more to do leaves the connection at rest. What ends a
 connection at rest is a call, too. Where nothing is told, as over TLS, a task waits where it would leave.
 """

@@ -47,7 +47,7 @@ class PeerWatch:
 
 
 class ToldPeerWatch:
-    """As `PeerWatch`, where a `Poller` tells of what comes: no task waits for it."""
+    """As `PeerWatch`, where it is told what comes: no task waits for it."""
 
     __slots__ = ("_edge", "_flush_answers", "_gone", "_incoming", "_scope")
 

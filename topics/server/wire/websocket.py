@@ -244,24 +244,24 @@ class WebSocket(WebSocketSender):
             return
         for one in self._frames.messages(data):
             self._collect()
-            if self._ended is None:  # else it is only read, up to the peer's close
-                await self._take_message(one)
+            await self._take_message(one)
         self._collect()
 
     async def _take_message(self, message: bytes) -> None:
-        """Its command has taken effect behind this."""
+        """Its command has taken effect behind this, unless we close: then it is only read, up to the peer's close."""
         self._messages += 1
         if self._messages % _SLICE_MESSAGES == 0:
             await trio.lowlevel.checkpoint()
         size = len(message)
-        while self._under_way and (
-            self._under_way >= UNDER_WAY_MAX or self._under_way_bytes + size > UNDER_WAY_BYTES_MAX
+        while (
+            self._ended is None
+            and self._under_way
+            and (self._under_way >= UNDER_WAY_MAX or self._under_way_bytes + size > UNDER_WAY_BYTES_MAX)
         ):
-            if self._ended is not None:
-                return
             await self._held_back()
         if self._frames.is_text and not message.isascii() and not await is_utf8(message):
             self._end(CloseCode.INVALID_DATA, "a text message is UTF-8")
+        if self._ended is not None:  # perhaps meanwhile, and its key may be none any more
             return
         self._under_way += 1
         self._under_way_bytes += size
