@@ -141,7 +141,7 @@ def _job_event(event: Event, because: str, when: When) -> str:
         case "purged":
             return "deleted by a purge of the queue"
         case "dead_lettered":
-            return f"on its way to {_topic(event.dest)}{_death(event.reason)}"
+            return f"on its way to {_topic(event.dest)}{because}"
         case "moved":
             return "arrived there, and deleted here"
     return f"{event.event}{because}"
@@ -221,7 +221,7 @@ def _state(found: Why, when: When) -> str:
         case "moved":
             where = "" if now.dest is None and now.dest_seq is None else f" to {_topic(now.dest)}"
             where += "" if now.dest_seq is None else f" as {now.dest_seq}"
-            return f"was moved{where}{_death(now.reason)}"
+            return f"was moved{where}{_death(found)}"
         case "purged":
             return "was deleted by a purge"
         case "deleted" if now.reason is None and found.type == "queue":
@@ -239,9 +239,14 @@ def _state(found: Why, when: When) -> str:
     return f"was never put: no such seq, the head is {found.head_seq}" + _earlier(found, when)
 
 
-def _death(reason: str | None) -> str:
-    """Of a job that goes to the dead letters: what its worker said, or what the queue did."""
-    if reason == EXPIRED.decode():
+def _death(found: Why) -> str:
+    """Why a job went to the dead letters: what its worker said, or that its last lease ran out."""
+    reason, before = found.now.reason, None
+    for event in found.events:
+        if event.event == "dead_lettered":
+            break
+        before = event.event
+    if reason == EXPIRED.decode() and before == "lease_ended":
         return f": its last lease ran out [{reason}]"
     return f": {reason}" if reason else ""
 
