@@ -233,3 +233,25 @@ def test_topics_that_routers_join_are_told_of_each_by_itself(absorbed):
 
             assert told.log.folded_from == ("snapshot" if absorbed else "creation")
             assert (told.now.state, told.reader) == (live.now.state, live.told)
+
+
+def test_a_topic_with_a_router_that_goes_while_it_is_asked_about_is_told_of_as_any():
+    """A server asks by the id that the topic had when it looked; the snapshot has its router alone."""
+    found = scene()
+    found.create("t")
+    found.create("d")
+    found.run(PutRouter(router="r", source="t", dest="d"))
+    found.put("t", 1)
+    absorb(found)
+    ids = dict(found.engine.catalog.topic_ids)
+    found.drop("t")
+    found.sync()
+
+    def told(name: str):
+        now = found.clock.now_ms()
+        return why_range(found.disk, "here", name, 0, now_ms=now, topic_id=ids[name])
+
+    assert told("d").topic == "d"
+    with pytest.raises(Rejected, match="it was deleted at") as gone:
+        told("t")
+    assert (gone.value.code, gone.value.detail["deleted_ts"]) == (Code.TOPIC_NOT_FOUND, found.clock.now_ms())

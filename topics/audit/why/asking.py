@@ -176,7 +176,7 @@ def _known(
         topic_id = _topic_id(disk, where, name, snapshots, damaged)
     log = read_kept(disk, _wanted(topic_id), budget)
     names = {image.topic_id: image.name for snapshot in snapshots for image in snapshot.state.topics}
-    names |= {item.topic_id: create.name for item, create in _creations(log)}
+    names |= {item.topic_id: create.name for item, create in log.creations()}
     names |= _router_names(log, snapshots)
     watch, topic, begun = WatchedSeqs(first, last), None, None
     for start in starts(disk, log, snapshots, topic_id):
@@ -189,7 +189,8 @@ def _known(
     if topic is not None:
         watch.let_pass(now_ms)
     elif not budget.bytes_left:
-        raise no_start(name, damaged)
+        deleted_ts = log.deleted_ts(topic_id)
+        raise no_start(name, damaged) if deleted_ts is None else _not_found(where, name, deleted_ts)
     return _KnownTopic(
         disk=disk,
         name=name,
@@ -242,13 +243,16 @@ def _topic_id(
         return found[name]
     if damaged and not snapshots:
         raise no_start(name, damaged)
-    at = "" if ended is None else f"; it was deleted at {_moment(ended)}, with all its records"
-    told = {} if ended is None else {"deleted_ts": ended}
-    raise Rejected(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r} in {where}{at}", topic=name, **told)
+    raise _not_found(where, name, ended)
 
 
-def _moment(ts: int) -> str:
-    return datetime.fromtimestamp(ts / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")
+def _not_found(where: str, name: str, deleted_ts: int | None) -> Rejected:
+    said = f"there is no topic {name!r} in {where}"
+    if deleted_ts is None:
+        return Rejected(Code.TOPIC_NOT_FOUND, said, topic=name)
+    at = datetime.fromtimestamp(deleted_ts / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")
+    said += f"; it was deleted at {at}, with all its records"
+    return Rejected(Code.TOPIC_NOT_FOUND, said, topic=name, deleted_ts=deleted_ts)
 
 
 def _why(known: _KnownTopic, seq: int, live: Live | None, *, of_job: bool) -> Why:
@@ -335,14 +339,6 @@ def _arrived(known: _KnownTopic, move: bytes) -> int | None:
     return None
 
 
-def _creations(log: KeptLog) -> list[tuple[Control, TopicCreate]]:
-    found = []
-    for at, _ in log.walk():
-        if isinstance(at.item, Control) and isinstance(at.item.payload, TopicCreate):
-            found.append((at.item, at.item.payload))
-    return found
-
-
 def _router_names(log: KeptLog, snapshots: Sequence[Snapshot]) -> dict[int, str]:
     """By id, which no topic has."""
     found = [decode_router(told) for snapshot in snapshots for told in snapshot.state.routers]
@@ -353,12 +349,12 @@ def _router_names(log: KeptLog, snapshots: Sequence[Snapshot]) -> dict[int, str]
 
 
 def _created_ts(known: _KnownTopic) -> int | None:
-    return next((item.ts for item, _ in _creations(known.log) if item.topic_id == known.topic_id), None)
+    return next((item.ts for item, _ in known.log.creations() if item.topic_id == known.topic_id), None)
 
 
 def _before(known: _KnownTopic, epoch: int) -> Before | None:
     """The last instance of the name before this one, if the log knows of it."""
-    made = [(item, create) for item, create in _creations(known.log) if create.name == known.name]
+    made = [(item, create) for item, create in known.log.creations() if create.name == known.name]
     earlier = [(item.topic_id, create.epoch) for item, create in made if create.epoch < epoch]
     if not earlier:
         return None

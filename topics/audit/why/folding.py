@@ -5,14 +5,14 @@ Nothing is worked out here that a start does not work out: the index tells what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import attrs
 
 from topics.audit.why.kept_log import At, KeptLog
 from topics.audit.why.starts import FoldStart
-from topics.codec.log.control import ConfigUpdate, Control, Delete, LossRange, TopicCreate
+from topics.codec.log.control import ConfigUpdate, Control, Delete, LossRange
 from topics.codec.log.frame import Run
 from topics.codec.log.leases import Acked, Moved, Purged
 from topics.engine.apply import Catalog
@@ -71,9 +71,9 @@ class WatchedSeqs:
         """Fold all of the topic's log from there. None: it is not there any more."""
         self.catalog, self._places = start.catalog, start.places
         folding = Folding(start.catalog)
-        folding.created.update(
-            range(1, topic_id), _created_beside(log, topic_id)
-        )  # as which routers name them
+        # The others are not folded, but routers name them: those from before it, and those that the log has.
+        folding.known = max(folding.known, topic_id)
+        folding.created.update(item.topic_id for item, _ in log.creations() if item.topic_id != topic_id)
         self._follow(start.catalog.topics.get(topic_id))
         for key in sorted(log.shards):
             verdict = log.shards[key].verdict
@@ -200,14 +200,6 @@ class WatchedSeqs:
         end = End(state="lost", at=self._at, ts=self._ts, reason=reason, first_seq=first, last_seq=last)
         seqs = range(max(first, self.first), min(last, self.last) + 1)
         self.ends.update({seq: end for seq in seqs if seq not in self.ends})
-
-
-def _created_beside(log: KeptLog, topic_id: int) -> Iterator[int]:
-    """The other topics, of which nothing else is folded."""
-    for at, _ in log.walk():
-        if isinstance(at.item, Control) and isinstance(at.item.payload, TopicCreate):
-            if at.item.topic_id != topic_id:
-                yield at.item.topic_id
 
 
 def selector(delete: Delete) -> str:

@@ -14,7 +14,7 @@ import attrs
 
 from topics.audit.checks.archived import archive_tasks
 from topics.audit.recovery import wal_tasks
-from topics.codec.log.control import CommitMark, Control
+from topics.codec.log.control import CommitMark, Control, TopicCreate, TopicDelete
 from topics.engine.recovery.judge import FileLook, Item, Verdict, examine_log_file, judge
 from topics.engine.recovery.recover import ShardKey
 from topics.host.directory.size_limits import log_bytes, read_log
@@ -74,6 +74,22 @@ class KeptLog:
             shard = self.shards[key]
             yield from ((at, False) for at in shard.older)
             yield from ((At(item, self.paths[file], file), True) for item, file in shard.verdict.items())
+
+    def creations(self) -> list[tuple[Control, TopicCreate]]:
+        """Of topics, in that order."""
+        found = []
+        for at, _ in self.walk():
+            if isinstance(at.item, Control) and isinstance(at.item.payload, TopicCreate):
+                found.append((at.item, at.item.payload))
+        return found
+
+    def deleted_ts(self, topic_id: int) -> int | None:
+        """When the topic was deleted, if a frame says so."""
+        items = (at.item for at, _ in self.walk() if at.item.topic_id == topic_id)
+        ends = (
+            item.ts for item in items if isinstance(item, Control) and isinstance(item.payload, TopicDelete)
+        )
+        return next(ends, None)
 
     def synced(self, file: WalFileId, end: int) -> tuple[int, WalFileId] | None:
         """When a mark of the log first said that the disk has a file up to `end`, and the file of that mark."""

@@ -58,7 +58,8 @@ def starts(disk: Disk, log: KeptLog, snapshots: Sequence[Snapshot], topic_id: in
             continue
         if not images and snapshot.state.next_topic_id > topic_id:
             continue  # it was deleted before
-        state = msgspec.structs.replace(snapshot.state, topics=images)
+        # Of a router the other end would not be there.
+        state = msgspec.structs.replace(snapshot.state, topics=images, routers=[])
         try:
             loaded = snapshot_state(disk, msgspec.structs.replace(snapshot, state=state))
         except Corrupt:
