@@ -77,8 +77,8 @@ def test_tag_node_and_key_are_of_every_record_or_of_a_field(call: Call) -> None:
         "put", "u", "--tag-field", "a.c", "--key-field", "k", stdin=b'{"a":{"b":1}}\n{"k":2}\n{"k":3}\n'
     )
     assert absent.err.splitlines()[-2:] == [
-        "topics: 3 of 3 records have no field a.c and are stored without a tag",
-        "topics: 1 of 3 records has no field k and is stored without a key",
+        "topics: 3 of 3 records have no value in field a.c, and so no tag",
+        "topics: 1 of 3 records has no value in field k, and so no key",
     ]
     whole = call("put", "u", "--tag-field", "k", "--json", stdin=b'{"k":2}\n')
     assert (absent.code, whole.code, whole.err, len(stored(call, "u"))) == (0, 0, "", 4)

@@ -109,8 +109,10 @@ def put(
             putting = Putting(store, handle, records, source, rules, gently)
             putting.is_created = is_new and durability is not None
             putting.hint = "for plain text give --format text" if form == "jsonl" else ""
-            put_all(putting, as_json=as_json)
-            _tell_unlabelled(labels, found)
+            try:
+                put_all(putting, as_json=as_json)
+            finally:
+                _tell_unlabelled(labels, found)
     finally:
         source.close()
 
@@ -170,11 +172,9 @@ def _tell_unlabelled(labels: RecordFlags, found: Counter[str]) -> None:
     for label, path in (("tag", labels.tag_field), ("key", labels.key_field)):
         if path and found[label] < found["records"]:
             missing, total = found["records"] - found[label], counted(found["records"], "record")
-            have, are = ("has", "is") if missing == 1 else ("have", "are")
-            say(
-                f"{missing:,} of {total} {have} no field {'.'.join(path)} and {are} stored without a {label}",
-                "topics: ",
-            )
+            have = "has" if missing == 1 else "have"
+            said = f"{missing:,} of {total} {have} no value in field {'.'.join(path)}, and so no {label}"
+            say(said, "topics: ")
 
 
 def _records(
