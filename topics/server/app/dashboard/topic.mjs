@@ -45,9 +45,12 @@ export function topic(name = "", asked = "live", of = "") {
     const gone = new AbortController(), signal = AbortSignal.any([left, gone.signal])
     let isBegun = false
     const begin = () => {
-      if (!isBegun) part.start(signal)
+      if (isBegun) return
       isBegun = true
+      below.hidden = false
+      part.start(signal)
     }
+    below.hidden = true // a part that has not begun is not to be used
     poll(signal, STATE_MS, async () => {
       try {
         const [state, list] = await Promise.all([
@@ -64,8 +67,10 @@ export function topic(name = "", asked = "live", of = "") {
           begin()
           throw error
         }
-        gone.abort()
-        nav.hidden = below.hidden = true
+        if (!isBegun) {
+          gone.abort()
+          nav.hidden = true
+        }
         put(figures, el("p", {}, "There is no such topic. ", el("a", { href: "#/" }, "All topics")))
         put(line)
         put(words)
