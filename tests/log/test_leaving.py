@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 
-import attrs
 import msgspec
 import pytest
 from hypothesis import settings
@@ -247,7 +246,7 @@ class Twins(RuleBasedStateMachine):
         for _ in range(3):  # and on from there
             pages = [diff.plan(topic, query, now_ms=self.now, durable_seq=0) for topic in (kept, left)]
             assert unsourced(pages[0]) == unsourced(pages[1])
-            query = attrs.evolve(query, from_seq=pages[0].next_from_seq, from_ts=None)
+            query = msgspec.structs.replace(query, from_seq=pages[0].next_from_seq, from_ts=None)
         asked = records.RecordsQuery(topic_id=1, seqs=range(1, kept.head_seq + 2), bytes_max=frames * FRAME)
         assert unsourced(records.plan(kept, asked)) == unsourced(records.plan(left, asked))
 

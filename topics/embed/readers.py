@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-import attrs
-
 from topics.embed.lock import Reentered
 from topics.engine.engine import Engine
 from topics.log.reads.diff import DiffQuery
@@ -86,7 +84,7 @@ def wait_for_news(
     event = event or threading.Event()
     with local.lock:
         local.check_open()
-        if not all(waits_on(local.engine.plan_diff(attrs.evolve(query, limit=0))) for query in asked):
+        if not all(waits_on(local.engine.plan_diff(query.limited(0))) for query in asked):
             return True
         for query in asked:
             local.readers.add(query, event)

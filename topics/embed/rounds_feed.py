@@ -6,7 +6,7 @@ import math
 import threading
 from typing import Any, Protocol
 
-import attrs
+import msgspec
 
 from topics.calls.call import Call
 from topics.calls.page import Page
@@ -52,7 +52,7 @@ class RoundsFeed:
         return None
 
     def _query(self, read: ReadCall) -> DiffQuery:
-        return attrs.evolve(read.query(self._store.limits), durable_only=self._is_strong)
+        return msgspec.structs.replace(read.query(self._store.limits), durable_only=self._is_strong)
 
     def cut(self) -> None:
         self._is_cut = True

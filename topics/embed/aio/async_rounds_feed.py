@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import attrs
+import msgspec
 import trio
 
 from topics.calls.call import Call
@@ -57,7 +57,7 @@ class AsyncRoundsFeed:
         if not isinstance(step, WaitForNews):
             return await self._do(step)
         self._runtime.check_open()
-        await self._wait([attrs.evolve(self._query(read), limit=0) for read in step.reads])
+        await self._wait([self._query(read).limited(0) for read in step.reads])
         self._runtime.check_open()
         return None
 
@@ -75,7 +75,7 @@ class AsyncRoundsFeed:
                 hub.leave(ear)
 
     def _query(self, read: ReadCall) -> DiffQuery:
-        return attrs.evolve(read.query(self._runtime.engine.limits), durable_only=self._is_strong)
+        return msgspec.structs.replace(read.query(self._runtime.engine.limits), durable_only=self._is_strong)
 
     async def aclose(self) -> None:
         """It holds nothing."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import attrs
+import msgspec
 
 from topics.kernel.config import Durability
 from topics.kernel.limits import SCAN_SEQS_MAX, SCAN_SLICE_SEQS
@@ -33,8 +34,7 @@ _IS_DELETED: Final = bytes(not flag & LIVE and flag & DeathCause.DELETED > 0 for
 _IS_TIMED: Final = bytes(flag & TIMED > 0 for flag in range(256))
 
 
-@attrs.frozen(kw_only=True)
-class DiffQuery:
+class DiffQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What a reader asks. `from_ts` wins over `from_seq` if given; `nodes` are the reader's own names. `durable_only`:
     nothing that a power cut now would take; of an ephemeral topic, of which it takes all, everything.
     """
@@ -50,7 +50,7 @@ class DiffQuery:
     durable_only: bool = False
 
     def limited(self, limit: int) -> DiffQuery:
-        return attrs.evolve(self, limit=limit)
+        return msgspec.structs.replace(self, limit=limit)
 
 
 @attrs.frozen

@@ -74,7 +74,7 @@ class Waited:
         """What to plan when there is news. Which seq a time stands for may still change, so that is asked again."""
         if self._query.from_ts is not None:
             return self._query
-        return attrs.evolve(self._query, from_seq=self._plan.next_from_seq, epoch=self._plan.epoch)
+        return msgspec.structs.replace(self._query, from_seq=self._plan.next_from_seq, epoch=self._plan.epoch)
 
     def add(self, plan: DiffPlan) -> None:
         if self._query.from_ts is None:

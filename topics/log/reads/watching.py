@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-import attrs
+import msgspec
 
 from topics.log.reads.diff import DiffPlan, DiffQuery
 
@@ -47,7 +47,7 @@ class Subscription:
 
     def query(self) -> DiffQuery:
         """What is read next."""
-        return attrs.evolve(self.asked, topic=self.topic, from_seq=self.cursor, epoch=self.epoch)
+        return msgspec.structs.replace(self.asked, topic=self.topic, from_seq=self.cursor, epoch=self.epoch)
 
     def add(self, plan: DiffPlan) -> bool:
         """The page is made. True if its watcher is told that he has caught up."""

@@ -7,6 +7,7 @@ import random
 from typing import Any, Final
 
 import attrs
+import msgspec
 
 from topics.engine.commands import Command, CommitConsumer, DeleteConsumer, PutConsumer
 from topics.simulation.clients.http_messages import SimulatedRequest, request_of_read
@@ -48,7 +49,7 @@ class ConsumerWishes(Workload):
         return self._asked(b"PUT", command, (200, 201, 400, 404, 507), start)
 
     def _read(self, topic: str, consumer: str, head_seq: int, *, commits: bool) -> ConsumerRequest:
-        query = attrs.evolve(self.query(topic, head_seq, 1), epoch=None)
+        query = msgspec.structs.replace(self.query(topic, head_seq, 1), epoch=None)
         read = request_of_read(query, wait_ms=self._random.choice((0, 30, 500)), from_ts=None)
         fields = json.loads(read.body or b"")
         del fields["from_seq"]

@@ -123,7 +123,7 @@ async def _page_of_consumer(call: HandlerCall, reading: DiffRequest, consumer: s
         at = consumer_state(runtime.engine.catalog, reading.query.topic, consumer, meant)
         epoch = at.epoch if reading.query.epoch is None else reading.query.epoch
         left_ms = max(int((deadline - trio.current_time()) * 1000), 0)
-        query = attrs.evolve(reading.query, from_seq=at.from_seq, epoch=epoch)
+        query = msgspec.structs.replace(reading.query, from_seq=at.from_seq, epoch=epoch)
         plan, records = await _page(call, attrs.evolve(reading, query=query, wait_ms=left_ms))
         if not reading.auto_commit or plan.next_from_seq <= at.from_seq:
             return plan, records
@@ -158,7 +158,7 @@ async def _long_poll(
         with trio.move_on_at(deadline):
             while waits_on(plan) and not (call.site.draining or runtime.closing):
                 if query.from_ts is None:  # which seq a time stands for may still change
-                    query = attrs.evolve(query, from_seq=plan.next_from_seq, epoch=plan.epoch)
+                    query = msgspec.structs.replace(query, from_seq=plan.next_from_seq, epoch=plan.epoch)
                 subscribers: Subscribers | None = None
                 if runtime.hub.told == told or not _has_news(call, plan):
                     subscribers = await runtime.hub.wait(query.topic)
@@ -172,7 +172,9 @@ async def _long_poll(
     ended = call.site.draining or runtime.closing
     # A page that was found as the time ran out, or as the peer ended its side, is still one.
     if waits_on(plan) and not ended:
-        last = attrs.evolve(query, from_ts=None, from_seq=plan.next_from_seq, epoch=plan.epoch, limit=0)
+        last = msgspec.structs.replace(
+            query, from_ts=None, from_seq=plan.next_from_seq, epoch=plan.epoch, limit=0
+        )
         plan, records = runtime.engine.plan_diff(last), b"[]"
         passed = passed_since(passed, first, plan)
     return msgspec.structs.replace(plan, from_seq=start_of(first, plan), account=passed), records
