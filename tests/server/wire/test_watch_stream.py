@@ -303,7 +303,8 @@ async def test_a_topic_that_was_created_anew_is_another(mock_clock, kind):
         name, number, data = await events.told()
         assert (name, said_by(number)) == ("tombstone", {"t": [0, 2]})
         assert (data["reason"], data["gap_from"], data["gap_to"], data["epoch"]) == ("recreated", 1, 1, 2)
-        assert seqs(await events.told()) == [1]
+        record = await events.told()
+        assert (seqs(record), said_by(record[1])) == ([1], {"t": [1, 2]})
         last_id = (await caught_up(events))[1]
         assert said_by(last_id) == {"t": [1, 2]}
         await here.gone(events)
@@ -748,6 +749,21 @@ async def test_where_there_is_no_memory_the_stream_says_so_and_goes_on(mock_cloc
         name, number, data = await events.told()
         assert (name, number, data["code"], data["reason"]) == ("error", None, 429, "throttled")
         assert (data["retry_after_ms"], data["topics"]) == (1000, ["t"])
+        await here.gone(stuck)
+        await pass_time(1.5)
+        assert seqs(await events.told()) == [1]
+        await here.gone(events)
+
+
+async def test_what_others_were_given_is_held_by_each_who_is_slow(mock_clock):
+    """The page is found by the first, who is stuck with it; there is no memory for a second one."""
+    async with place(unsent_bytes_max=8000) as here:
+        await here.make()
+        stuck, events = [await here.stream(topics={"t": {}}, back=back) for back in (300, 1 << 20)]
+        await caught_up(events)
+        await here.put("x" * 5000)
+        name, _, data = await events.told()
+        assert (name, data["reason"]) == ("error", "throttled")
         await here.gone(stuck)
         await pass_time(1.5)
         assert seqs(await events.told()) == [1]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 from topics.engine.engine import Engine
-from topics.kernel.errors import Rejected
 from topics.log.reads.diff import DiffPlan
 
 
@@ -23,7 +21,6 @@ class Deliveries:
         if self._observe is None or plan is self._last:
             return
         self._last = plan
-        with suppress(Rejected):  # the topic may be gone since
-            last_write_ts = self._engine.topic_state(plan.topic).last_write_ts
-            if last_write_ts is not None:
-                self._observe((self._engine.now_ms() - last_write_ts) / 1000)
+        topic = self._engine.catalog.find(plan.topic)
+        if topic is not None and topic.last_write_ts:  # it may be gone since
+            self._observe((self._engine.now_ms() - topic.last_write_ts) / 1000)

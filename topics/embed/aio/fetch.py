@@ -54,6 +54,10 @@ class AnswerRoom(Protocol):
         """Hold so much more. Raises `Rejected(throttled)`."""
         ...
 
+    def keep(self, size: int) -> bool:
+        """Hold at least so much, if it is not little. False if there is no room."""
+        ...
+
     def settle(self, size: int) -> None:
         """Hold exactly this."""
         ...
@@ -63,6 +67,9 @@ class _NoBound:
     size = 0
 
     def reserve(self, size: int) -> None: ...
+
+    def keep(self, size: int) -> bool:  # noqa: ARG002 -- as an `AnswerRoom`
+        return True
 
     def settle(self, size: int) -> None: ...
 

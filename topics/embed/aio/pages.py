@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from topics.codec.log.frame import FrameView
 from topics.embed.aio.fetch import AnswerRoom, Fetcher, Form
 from topics.embed.aio.hub import Hub, Subscribers
 from topics.engine.engine import Engine
-from topics.kernel.errors import TopicsError
+from topics.log.floors import Gap
 from topics.log.reads.diff import DiffPlan, DiffQuery
 
+T = TypeVar("T")
 Read = tuple[DiffPlan, bytes, int]
 Shown = Callable[[DiffPlan, bytes], bytes]  # of a page and its records, a JSON array: what is sent of it
 
@@ -44,45 +46,32 @@ class PageReader:
             Rejected: topic_not_found; throttled, if there is no room for what was to be read.
             Corrupt: the page would begin with a damaged record, or cannot be read.
         """
-        find = partial(self.page, query, form, room)
-        return await self.read_once((query, form), find, room, subscribers)
-
-    async def read_once(
-        self,
-        key: Hashable,
-        find: Callable[[], Awaitable[Read]],
-        room: AnswerRoom,
-        subscribers: Subscribers | None,
-    ) -> Read:
-        """What `find` gives, which is `page` in some form: of those who have the same news and key, by the first."""
         held = room.size
-        if subscribers is None:
-            found = await find()
-        else:
-            found = subscribers.at_hand(key) or await subscribers.once(key, find)
-        return self._given(found, room, held)
-
-    def read_once_nowait(
-        self, key: Hashable, find: Callable[[], Read | None], room: AnswerRoom, subscribers: Subscribers
-    ) -> Read | None:
-        """As `read_once`; None, and nothing is held, if it has to be waited for, or fails."""
-        held = room.size
-        try:
-            found = subscribers.once_nowait(key, find)
-            return None if found is None else self._given(found, room, held)
-        except TopicsError:
-            return None  # who waits is told why
-
-    def _given(self, found: Read, room: AnswerRoom, held: int) -> Read:
-        """Raises `Rejected(throttled)`. `held`: of `room`, before it was asked for."""
-        plan, text, _ = found
-        size = len(text) if plan.extents else 0
-        if missing := held + size - room.size:  # unless it was read for this one
-            room.reserve(missing)
+        found = await self.once((query, form), partial(self.page, query, form, room), subscribers)
+        plan, records, _ = found
+        self.hold(len(records) if plan.extents else 0, room, held)
         if plan.gap is not None:
-            reason = plan.gap.reason.value
-            self.tombstones[reason] = self.tombstones.get(reason, 0) + 1
+            self.count(plan.gap)
         return found
+
+    async def once(
+        self, key: Hashable, find: Callable[[], Awaitable[T]], subscribers: Subscribers | None
+    ) -> T:
+        """What `find` gives, which holds a page; of those who have the same news and key, by the first."""
+        return await find() if subscribers is None else await subscribers.once(key, find)
+
+    def hold(self, size: int, room: AnswerRoom, held: int) -> None:
+        """A page of this size, if it was not read for this one: `held` of `room` before it was asked for.
+
+        Raises: Rejected: throttled.
+        """
+        if missing := held + size - room.size:
+            room.reserve(missing)
+
+    def count(self, gap: Gap) -> None:
+        """A tombstone is told."""
+        reason = gap.reason.value
+        self.tombstones[reason] = self.tombstones.get(reason, 0) + 1
 
     async def page(self, query: DiffQuery, form: Form, room: AnswerRoom, shown: Shown | None = None) -> Read:
         """As `read`, for one reader alone. `shown`: what is made of the records before they are held."""

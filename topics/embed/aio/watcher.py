@@ -5,7 +5,7 @@ of the next. Whoever sends takes again when what he took is on its way, so one w
 and goes on from his cursor, where a tombstone tells what was lost meanwhile. While there is nothing to take a watcher
 is its entries in the hub, and who waits for it is told by a call.
 
-At the tail, watchers at one cursor who ask for the same are given one page, as long polls are (decision 44).
+At the tail, watchers at one cursor who ask for the same are given one step, as long polls are one page (decision 44).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import trio
 
 from topics.embed.aio.fetch import AnswerRoom, Form
 from topics.embed.aio.hub import Subscribers
-from topics.embed.aio.pages import Read, Shown
+from topics.embed.aio.pages import Shown
 from topics.embed.aio.runtime import Runtime
 from topics.kernel.errors import Code, Rejected, TopicsError
 from topics.log.reads.diff import DiffPlan, DiffQuery
@@ -75,25 +75,23 @@ class Watched(Subscription):
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
-    """What comes next of a topic.
+    """What comes next of a topic; at the tail it is the same for all who stand there and ask for the same.
 
     `plan`: a page; None if the topic was deleted, or cannot be read, as `error` says. `text`: the records of the page,
     as they are shown. `before`: cursor and epoch up to here. `is_start`: nothing was taken of it before; `turned`: it
-    has caught up.
+    has caught up. `is_throttled`: there was no memory for a page; it is tried again.
     """
 
-    subscription: Watched
     before: tuple[int, int]
     plan: DiffPlan | None = None
     text: bytes = b""
     is_start: bool = False
     turned: bool = False
     error: TopicsError | None = None
+    is_throttled: bool = False
 
-    @property
-    def is_throttled(self) -> bool:
-        """There was no memory for a page; it is tried again."""
-        return self.error is not None and not self.subscription.is_gone
+
+SentAs = Callable[[Watched, Step], Sequence[bytes]]
 
 
 class Watcher:
@@ -112,9 +110,7 @@ class Watcher:
         "tick",
     )
 
-    def __init__(
-        self, runtime: Runtime, sent_as: Callable[[Step], Sequence[bytes]], wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, runtime: Runtime, sent_as: SentAs, wake: Callable[[], None]) -> None:
         self._runtime = runtime
         self._sent_as = sent_as
         self._wake = wake
@@ -169,10 +165,11 @@ class Watcher:
         found: list[bytes] = []
         size = 0
         while self._ready and size < GATHERED_BYTES and not self._is_resting:
-            step = await self._step(room)
-            if step is None:
+            told = await self._step(room)
+            if told is None:
                 break
-            sent = self._sent_as(step)
+            one, step = told
+            sent = self._sent_as(one, step)
             found += sent
             size += sum(map(len, sent))
             self.is_sending = bool(found)  # already: what is dropped while more is read has been taken
@@ -184,62 +181,74 @@ class Watcher:
     def take_nowait(self, room: AnswerRoom) -> Sequence[bytes]:
         """What has come at the tail of the first that is ready, if it is at hand. Else nothing, and it stays ready."""
         one = next(iter(self._ready))
-        if one.news is None or one.stage is not SubscriptionStage.TAIL:
+        news = one.news
+        if news is None or one.stage is not SubscriptionStage.TAIL:
             return ()
-        key, find = (one.view, one.cursor, one.epoch), partial(self._page_nowait, one, room)
-        read = self._runtime.pages.read_once_nowait(key, find, room, one.news)
-        if read is None:
+        try:
+            step = news.once_nowait((one.view, one.cursor, one.epoch), self._page_nowait, one, room)
+        except TopicsError:
+            return ()  # who waits is told why
+        if step is None or not room.keep(len(step.text)):
             return ()
         del self._ready[one]
         one.news = None
-        step = self._made(one, read)
-        return () if step is None else self._sent_as(step)
+        own = self._added(one, step)
+        return () if own is None else self._sent_as(one, own)
 
-    async def _step(self, room: AnswerRoom) -> Step | None:
+    async def _step(self, room: AnswerRoom) -> tuple[Watched, Step] | None:
+        pages = self._runtime.pages
         while self._ready:
             one = next(iter(self._ready))
             del self._ready[one]
             news, one.news = one.news, None
-            before = one.cursor, one.epoch
+            before, held = (one.cursor, one.epoch), room.size
             try:
-                read = await self._runtime.pages.read_once(
-                    (one.view, *before), partial(self._page, one, room), room, news
-                )
+                step = await pages.once((one.view, *before), partial(self._page, one, room), news)
+                pages.hold(len(step.text), room, held)
             except TopicsError as error:
                 if one.watcher is self:
-                    return self._failed(one, before, error)
+                    return one, self._failed(one, before, error)
                 continue
-            if one.watcher is self and (step := self._made(one, read)):  # else dropped while it was read
-                return step
+            if one.watcher is self and (own := self._added(one, step)):  # else dropped while it was read
+                return one, own
         return None
 
-    def _made(self, one: Watched, read: Read) -> Step | None:
-        """None if nothing is to be told of it."""
-        plan, text, _ = read
-        before, is_start = (one.cursor, one.epoch), one.is_start
-        if plan.seqs and one.stage is SubscriptionStage.TAIL:
-            self._runtime.deliveries.made(plan)
+    def _added(self, one: Watched, step: Step) -> Step | None:
+        """What is told of it here; None if there is nothing to be told."""
+        plan, is_start = step.plan, one.is_start
+        assert plan is not None
         turned = one.add(plan)
         if one.stage is SubscriptionStage.BACKLOG:
             self.is_turn_of(one)
-        if plan.seqs or plan.gap is not None or turned:
-            return Step(one, before, plan, text if plan.seqs else b"", is_start, turned)
-        return None
+        if plan.gap is not None:
+            self._runtime.pages.count(plan.gap)
+        elif not (plan.seqs or turned):
+            return None
+        return Step(step.before, plan, step.text, is_start, turned) if is_start or turned else step
 
-    def _page(self, one: Watched, room: AnswerRoom) -> Awaitable[Read]:
-        return self._runtime.pages.page(one.query(), one.view.form, room, one.view.shown)
+    async def _page(self, one: Watched, room: AnswerRoom) -> Step:
+        view = one.view
+        plan, text, _ = await self._runtime.pages.page(one.query(), view.form, room, view.shown)
+        return self._found(one, plan, text)
 
-    def _page_nowait(self, one: Watched, room: AnswerRoom) -> Read | None:
-        return self._runtime.pages.page_nowait(one.query(), one.view.form, room, one.view.shown)
+    def _page_nowait(self, one: Watched, room: AnswerRoom) -> Step | None:
+        view = one.view
+        found = self._runtime.pages.page_nowait(one.query(), view.form, room, view.shown)
+        return None if found is None else self._found(one, *found[:2])
+
+    def _found(self, one: Watched, plan: DiffPlan, text: bytes) -> Step:
+        if plan.seqs and one.stage is SubscriptionStage.TAIL:
+            self._runtime.deliveries.made(plan)
+        return Step((one.cursor, one.epoch), plan, text if plan.seqs else b"")
 
     def _failed(self, one: Watched, before: tuple[int, int], error: TopicsError) -> Step:
         if isinstance(error, Rejected) and error.code is Code.THROTTLED:
             self.is_turn_of(one)
-            return Step(one, before, error=error)
+            return Step(before, error=error, is_throttled=True)
         one.is_gone = True
         self.drop(one)
         deleted = isinstance(error, Rejected) and error.code is Code.TOPIC_NOT_FOUND
-        return Step(one, before, error=None if deleted else error)
+        return Step(before, error=None if deleted else error)
 
 
 class Pushing:
@@ -258,7 +267,7 @@ class Pushing:
         self,
         runtime: Runtime,
         *,
-        sent_as: Callable[[Step], Sequence[bytes]],
+        sent_as: SentAs,
         start: Callable[[Callable[[], Awaitable[object]]], None],
         push: Callable[[Sequence[bytes]], Awaitable[None]],
         push_nowait: Callable[[Callable[[], Sequence[bytes]]], bool],
@@ -295,10 +304,10 @@ class Pushing:
         self._watcher.close()
         self._room.settle(0)
 
-    def _taken_as(self, step: Step) -> Sequence[bytes]:
-        if step.subscription.is_gone:
-            del self.subscriptions[step.subscription.topic]
-        return self._sent_as(step)
+    def _taken_as(self, one: Watched, step: Step) -> Sequence[bytes]:
+        if one.is_gone:
+            del self.subscriptions[one.topic]
+        return self._sent_as(one, step)
 
     def _wake(self) -> None:
         watcher = self._watcher

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from topics.embed.aio.watcher import THROTTLED_S, Pushing, Step
+from topics.embed.aio.watcher import THROTTLED_S, Pushing, Step, Watched
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import Limits
 from topics.log.reads.diff import DiffPlan
@@ -122,15 +122,15 @@ async def unsubscribe(call: OpCall) -> None:
     call.answer(lambda: msgspec.json.encode(fields))
 
 
-def _messages(step: Step) -> Sequence[bytes]:
-    topic, plan = step.subscription.topic, step.plan
+def _messages(one: Watched, step: Step) -> Sequence[bytes]:
+    topic, plan = one.topic, step.plan
     if step.error is not None:
         around = b'{"topic":"%b",' % topic.encode()
         if step.is_throttled:
             around += b'"retry_after_ms":%d,' % int(THROTTLED_S * 1000)
         return [message_of("error", None, around + error_fields(step.error)[1:])]
     if plan is None:
-        gone = deleted_fields(topic, step.subscription.head_seq)
+        gone = deleted_fields(topic, one.head_seq)
         return [message_of("topic_deleted", None, gone)]
     messages: list[bytes] = []
     if plan.gap is not None:

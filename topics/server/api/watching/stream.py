@@ -200,25 +200,28 @@ class WatchStream:
         self._runtime.wheel.set(self, trio.current_time() + self._session.heartbeat_s)
         return heartbeat(self._runtime.engine.now_ms())
 
-    def _events(self, step: Step) -> list[bytes]:
-        one, plan = step.subscription, step.plan
+    def _events(self, one: Watched, step: Step) -> list[bytes]:
+        plan, before = step.plan, step.before
         self._made[one] = None
         if step.error is not None:
             retry_ms = int(THROTTLED_S * 1000) if step.is_throttled else 0
             return [topic_error(one.topic, step.error, retry_ms=retry_ms)]
-        before = step.before
         if plan is None:
             gone = event(b"topic-deleted", deleted_fields(one.topic, one.head_seq))
             return [with_id(gone, self._session.event_id(one, *before, before=before))]
         events: list[bytes] = []
-        here = after_gap(plan), plan.epoch
         if plan.gap is not None:
+            here = after_gap(plan), plan.epoch
             told = event(b"tombstone", gap_fields(plan, plan.gap, at_connect=step.is_start))
             events.append(with_id(told, self._session.event_id(one, *here, before=before)))
             before = here
         there = plan.next_from_seq, plan.epoch
         if step.text:
-            events.append(with_id(step.text, self._session.event_id(one, *there, before=before)))
+            events.append(
+                step.text
+                if self._session.is_of_one
+                else with_id(step.text, self._session.event_id(one, *there, before=before))
+            )
             before = there
         if step.turned:
             told = event(b"caught-up", caught_up_fields(plan))
