@@ -25,6 +25,7 @@ from tests.server.wire.sockets import (
 from topics.server.api.ops import Op, message_of
 from topics.server.api.routes import RouteTable
 from topics.server.auth.scopes import Names
+from topics.server.wire.sending import GATHERED_MAX
 from topics.testing.streams import edge_pair
 
 pytestmark = [
@@ -384,6 +385,16 @@ async def test_whoever_asks_whether_we_live_is_told_so(mock_clock, is_told):
 
 
 # What an attacker found.
+
+
+@pytest.mark.parametrize("at_once", [1, 1000])
+async def test_who_asks_much_and_reads_nothing_has_few_pieces_kept(mock_clock, is_told, at_once):
+    """A pong of two bytes is an object of forty."""
+    async with open_site() as site, socket_of(site, back=100, is_told=is_told) as (peer, connection):
+        for _ in range(2000 // at_once):
+            await peer.send(frame(b"", PING) * at_once)
+            await wait_all_tasks_blocked()
+        assert len(connection._link.outgoing.pieces) <= GATHERED_MAX + 1
 
 
 async def test_what_is_left_of_a_piece_in_which_we_ended_is_read_up_to_the_close(mock_clock, is_told):

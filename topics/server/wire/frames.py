@@ -105,13 +105,13 @@ class SocketFrames:
             protocol.receive_data(data[at : at + _FED_BYTES])
             protocol.events_received()
 
-    def said(self) -> list[bytes]:
+    def said(self) -> bytes:
         """What the protocol has to say."""
         if self._protocol is None:
-            return []
+            return b""
         pieces = self._protocol.data_to_send()
         self.said_eof = self.said_eof or b"" in pieces
-        return list(filter(None, pieces))
+        return b"".join(pieces)
 
     def close(self, code: CloseCode, reason: str) -> None:
         """Say so."""

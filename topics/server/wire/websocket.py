@@ -33,7 +33,7 @@ from topics.server.auth.keys import Key
 from topics.server.wire.frames import control_frame, is_utf8, lone_control
 from topics.server.wire.link import LINGER_BYTES, PeerLink
 from topics.server.wire.resting import RestingConnection
-from topics.server.wire.websocket_sender import GATHERED_BYTES, WebSocketSender
+from topics.server.wire.websocket_sender import WebSocketSender
 
 UNDER_WAY_MAX: Final = 256  # commands of a connection that came and whose answers are not sent,
 UNDER_WAY_BYTES_MAX: Final = 1 * MIB  # and the bytes of their messages, unless it is a single one
@@ -171,7 +171,7 @@ class WebSocket(WebSocketSender):
         while True:
             if data is not None:
                 await self._take(data)
-            while self._goes_on and self._link.outgoing.size > GATHERED_BYTES:
+            while self._goes_on and self._link.outgoing.enough:
                 await self._held_back()
             if not self._goes_on:
                 return False
@@ -210,7 +210,7 @@ class WebSocket(WebSocketSender):
         self._received += len(data)
         opcode, payload = said
         if opcode is Opcode.PING:
-            self._say([control_frame(Opcode.PONG, payload)])
+            self._say(control_frame(Opcode.PONG, payload))
         return True
 
     async def _held_back(self) -> None:
@@ -290,4 +290,4 @@ class WebSocket(WebSocketSender):
             self._break()
         else:
             self._is_asked = True
-            self._say([_PING])
+            self._say(_PING)

@@ -197,8 +197,9 @@ class WebSocketSender(ABC):
         """What the protocol has to say is sent."""
         self._say(self._frames.said())
 
-    def _say(self, frames: Sequence[bytes]) -> None:
+    def _say(self, frames: bytes) -> None:
         """Behind what is being sent, if anything is."""
-        self._link.outgoing.pieces += frames
-        if frames and not self._is_sending:
-            self._send_now()
+        if frames:
+            self._link.outgoing.pieces.append(frames)
+            if not self._is_sending:
+                self._send_now()
