@@ -30,6 +30,7 @@ from topics.cli.bench.processes import process_cpu_s
 DISTINCT_BODIES = 40
 FILLERS = 4  # connections
 POLL_S = 30.0
+BUFFER_BYTES = 1 << 20  # kept, for answers of any size
 LENGTH = re.compile(rb"\r\n(content-length: )(\d+)\r\n", re.IGNORECASE)
 
 
@@ -155,7 +156,7 @@ class Generator:
         self.poller = select.epoll()
         for fd in self.by_fd:
             self.poller.register(fd, select.EPOLLIN)
-        self.buffer = bytearray(RECEIVE_BYTES)
+        self.buffer = bytearray(BUFFER_BYTES)
         self.view = memoryview(self.buffer)
         self.length_header = b""
         self.least_bytes = 0
