@@ -34,6 +34,16 @@ LONGEST = (  # the longest time in which nothing that was typed was heard
     "window.longest = 0; new PerformanceObserver((list) => { for (const one of list.getEntries())"
     " longest = Math.max(longest, one.duration) }).observe({ type: 'longtask' })"
 )
+SEEN_HIGH = (  # true once something in the colour of a chart's first line is drawn in its upper half
+    "async (title) => { for (let frame = 0; frame < 300; frame++) { await new Promise(requestAnimationFrame);"
+    " const canvas = document.querySelector(`figure[aria-label^='${title}'] canvas`), { width, height } = canvas;"
+    " const probe = new OffscreenCanvas(1, 1).getContext('2d');"
+    " probe.fillStyle = getComputedStyle(document.documentElement).getPropertyValue('--live');"
+    " probe.fillRect(0, 0, 1, 1); const ink = probe.getImageData(0, 0, 1, 1).data;"
+    " const { data } = canvas.getContext('2d').getImageData(0, 0, width, height / 2);"
+    " for (let i = 0; i < data.length; i += 4) if ([0, 1, 2, 3].every((k) => Math.abs(data[i + k] - ink[k]) < 40))"
+    " return true } return false }"
+)
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +134,32 @@ def test_the_rate_of_a_topic_that_is_written_is_seen(
         else:
             raise AssertionError(row.text_content())
     client.delete("busy")
+
+
+@pytest.mark.rule("O4.2")
+def test_some_bytes_a_second_are_a_line_that_is_seen(browser: Browser, tmp_path: pathlib.Path) -> None:
+    with (
+        PrivateServer(tmp_path / "data", tmp_path) as server,
+        topics.Client(server.url) as client,
+        looking(browser, server.url) as page,
+    ):
+        small = client.create("small")
+        for n in range(4):
+            with page.expect_response("**/v0/metrics"):
+                small.put(n)
+        assert page.evaluate(SEEN_HIGH, "Written")
+
+
+def test_a_value_with_none_beside_it_is_a_dot_of_its_chart(browser: Browser, url: str) -> None:
+    with looking(browser, url, "#/no-such-view") as page:
+        page.evaluate(
+            "async () => { const { chart, History } = await import('/dashboard/chart.mjs');"
+            " const seen = new History(1); for (const value of [null, 4, null]) seen.push(value);"
+            " const { signal } = new AbortController(), as = { format: String, least: 4 };"
+            " const plot = chart('Rare', seen, [['it', '--live']], as, signal);"
+            " document.body.append(plot.figure); plot.begin() }"
+        )
+        assert page.evaluate(SEEN_HIGH, "Rare")
 
 
 @pytest.mark.rule("O4.3")

@@ -50,7 +50,8 @@ export function chart(title, history, series, { format, least, incrs }, signal) 
       series: [{ value: (_, at) => (at === null ? "now" : moment(at * 1000).slice(11, 19)) },
         ...series.map(([label, colour], i) => {
           const stroke = style.getPropertyValue(colour)
-          return { label, stroke, width: 1.5, points: { show: false }, value: (_, value, __, at) => told(at === null ? history.columns[i + 1].at(-1) : value) }
+          const points = { show: false, filter: (_, i) => lone(history.columns[i]), size: 4, fill: stroke }
+          return { label, stroke, width: 1.5, points, value: (_, value, __, at) => told(at === null ? history.columns[i + 1].at(-1) : value) }
         })],
     }, history.columns, box)
   }
@@ -66,6 +67,12 @@ export function chart(title, history, series, { format, least, incrs }, signal) 
   }
 
   return { figure, begin, draw: () => plot.setData(history.columns) }
+}
+
+// Which values have none beside them: no line leads there, so each is a dot.
+function lone(values) {
+  const isThere = (i) => (values[i] ?? null) !== null
+  return [...values.keys()].filter((i) => isThere(i) && !isThere(i - 1) && !isThere(i + 1))
 }
 
 // From the first time to the last, two minutes at least.

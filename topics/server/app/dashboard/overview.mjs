@@ -19,7 +19,7 @@ export function overview() {
   let look = async () => {}
 
   function start(signal) {
-    const plot = chart("Written to the log, a second", written, [["bytes", "--live"]], { format: bytes, least: 4096, incrs: POWERS }, signal)
+    const plot = chart("Written to the log, a second", written, [["bytes", "--live"]], { format: bytes, least: 16, incrs: POWERS }, signal)
     put(element,
       el("h1", { tabindex: "-1" }, "Topics"), cards, plot.figure, lost,
       el("p", { class: "bar" }, field("Topics", search), pages),
