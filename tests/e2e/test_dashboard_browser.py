@@ -85,6 +85,7 @@ def fill(client: topics.Client) -> None:
     first, *_ = mails.get_many(3)
     first.nack(reason="no such <b>host</b>")
     client.put_schedule("nightly", topic="mails", cron="0 3 * * *", timezone="Europe/Berlin", data="all")
+    client.put_schedule("hourly", topic="mails", cron="0 * * * *", data="some")
     for n in range(60):
         client.create(f"orders.{n:02}")
     client.put_router("to-archive", "orders.00", "z-archive")
@@ -115,6 +116,27 @@ def test_the_overview_pages_filters_and_draws_what_became_of_the_seqs(browser: B
         expect(page.get_by_role("region", name="Topics").locator("tbody tr")).to_have_count(10)
         page.get_by_role("searchbox").fill("nothing")
         until(page, "No topic begins so.")
+
+
+def test_routers_and_schedules_are_found_by_how_they_begin(browser: Browser, url: str) -> None:
+    with looking(browser, url, "#/routers") as page:
+        for view, rest, kept, nothing in (
+            ("routers", "z>back", "to-archive", "No router begins so."),
+            ("schedules", "hourly", "nightly", "No schedule begins so."),
+        ):
+            go(page, f"#/{view}")
+            rows = page.get_by_role("region", name=re.compile(f"^{view}$", re.IGNORECASE)).locator("tbody tr")
+            rows.filter(has_text=rest).wait_for()
+            page.keyboard.press("/")
+            page.keyboard.type(kept[:3])
+            expect(rows).to_have_count(1)
+            expect(rows).to_contain_text(kept)
+            page.keyboard.type("?")
+            until(page, nothing)
+        go(page, "#/routers")
+        expect(page.locator(".graph rect")).to_have_count(3)
+        page.get_by_role("searchbox").fill("to-")
+        expect(page.locator(".graph rect")).to_have_count(2)
 
 
 @pytest.mark.rule("O4.2")

@@ -141,6 +141,13 @@ export function field(text, input) {
   return el("label", {}, el("span", {}, text), input)
 }
 
+// Where the beginning of names is typed, of which alone a list is to be; "/" goes there.
+export function beginning(what, look) {
+  const input = el("input", { type: "search", placeholder: "begins with …", autocomplete: "off", spellcheck: "false", maxlength: "255" })
+  input.addEventListener("input", () => look(input.value))
+  return field(what, input)
+}
+
 // Asks before something that cannot be taken back; true if it is to be done.
 export function sure(text, action) {
   return new Promise((done) => {

@@ -1,5 +1,5 @@
 // All topics, a page of them at a time, with how fast each is written and what of it is left.
-import { bytes, count, duration, el, emptyRow, facts, field, put, rate, renew, row, table } from "./dom.mjs"
+import { beginning, bytes, count, duration, el, emptyRow, facts, put, rate, renew, row, table } from "./dom.mjs"
 import { call, poll } from "./api.mjs"
 import { chart, History, sparkline } from "./chart.mjs"
 import { Figures } from "./figures.mjs"
@@ -13,7 +13,7 @@ const seen = new Map() // topic -> how fast it was written, lately; over visits 
 
 export function overview() {
   let prefix = "", cursors = [undefined], next, lags = new Map(), before = null
-  const search = el("input", { type: "search", placeholder: "begins with …", autocomplete: "off", spellcheck: "false", maxlength: "255" })
+  const search = beginning("Topics", (typed) => { prefix = typed; cursors = [undefined]; turn() })
   const cards = el("div"), lost = el("p", { class: "quiet" }), body = el("tbody"), pages = el("p", { class: "buttons" })
   const element = el("div", {})
   let look = async () => {}
@@ -22,10 +22,9 @@ export function overview() {
     const plot = chart("Written to the log, a second", written, [["bytes", "--live"]], { format: bytes, least: 16, incrs: POWERS }, signal)
     put(element,
       el("h1", { tabindex: "-1" }, "Topics"), cards, plot.figure, lost,
-      el("p", { class: "bar" }, field("Topics", search), pages),
+      el("p", { class: "bar" }, search, pages),
       table("Topics", COLUMNS, body))
     plot.begin()
-    search.addEventListener("input", () => { prefix = search.value; cursors = [undefined]; turn() }, { signal })
 
     look = async () => {
       const asked = `${prefix} ${cursors.at(-1)}`

@@ -1,6 +1,6 @@
 // Routers as a graph: topics are boxes, in columns by how far they are from a source; a router is an arrow. Below it the
 // same as a table.
-import { count, data, el, put, renew, row, short, svg, table } from "./dom.mjs"
+import { beginning, count, data, el, emptyRow, put, renew, row, short, svg, table } from "./dom.mjs"
 import { call, poll } from "./api.mjs"
 import { Figures } from "./figures.mjs"
 
@@ -11,18 +11,25 @@ const NARROW = matchMedia("(max-width: 44rem)") // as the style sheet has it
 
 export function routers() {
   const graph = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Graph of routers" }), body = el("tbody"), more = el("p", { class: "quiet" })
-  const element = el("div", {}, el("h1", { tabindex: "-1" }, "Routers"), more, graph, table("Routers", COLUMNS, body))
-  let drawn = null
-  const start = (signal) => poll(signal, LIST_MS, async () => {
-    const [{ routers: found, next_cursor: next }, figures] = await Promise.all([call("routers", { query: { page_size: ROUTERS_MAX }, signal }), Figures.look(signal)])
-    const behind = figures.by("topics_router_lag", "router")
-    put(more, next ? `The first ${ROUTERS_MAX} of them.` : found.length === 0 ? "There are no routers." : "")
-    renew(body, found.map((one) => [one.router, row(COLUMNS,
-      data(one.router), link(one.source), link(one.dest), one.guarantee, count(one.forwarded_total), behind.has(one.router) ? count(behind.get(one.router)) : "")]))
-    const shape = JSON.stringify([NARROW.matches, ...found.map(({ router, source, dest }) => [router, source, dest])])
-    if (shape !== drawn) put(graph, found.length > 0 && drawing(found, NARROW.matches))
-    drawn = shape
-  })
+  let prefix = "", drawn = null, look = async () => {}
+  const search = beginning("Routers", (typed) => { prefix = typed; look().catch(() => {}) })
+  const element = el("div", {}, el("h1", { tabindex: "-1" }, "Routers"), el("p", { class: "bar" }, search), more, graph, table("Routers", COLUMNS, body))
+  const start = (signal) => {
+    look = async () => {
+      const asked = prefix
+      const [{ routers: found, next_cursor: next }, figures] = await Promise.all([call("routers", { query: { prefix, page_size: ROUTERS_MAX }, signal }), Figures.look(signal)])
+      if (asked !== prefix) return // others are wanted by now
+      const behind = figures.by("topics_router_lag", "router")
+      put(more, next ? `The first ${ROUTERS_MAX} of them.` : "")
+      if (found.length > 0) renew(body, found.map((one) => [one.router, row(COLUMNS,
+        data(one.router), link(one.source), link(one.dest), one.guarantee, count(one.forwarded_total), behind.has(one.router) ? count(behind.get(one.router)) : "")]))
+      else put(body, emptyRow(COLUMNS, prefix ? "No router begins so." : "There are no routers."))
+      const shape = JSON.stringify([NARROW.matches, ...found.map(({ router, source, dest }) => [router, source, dest])])
+      if (shape !== drawn) put(graph, found.length > 0 && drawing(found, NARROW.matches))
+      drawn = shape
+    }
+    poll(signal, LIST_MS, () => look())
+  }
   return { title: "Routers", element, start }
 }
 
