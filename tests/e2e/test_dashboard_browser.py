@@ -34,6 +34,10 @@ LONGEST = (  # the longest time in which nothing that was typed was heard
     "window.longest = 0; new PerformanceObserver((list) => { for (const one of list.getEntries())"
     " longest = Math.max(longest, one.duration) }).observe({ type: 'longtask' })"
 )
+CUT = (  # the tables of which a part is beyond the edge
+    "[...document.querySelectorAll('.scroll')].filter((it) => it.scrollWidth > it.clientWidth)"
+    ".map((it) => `${it.ariaLabel}: ${it.scrollWidth} > ${it.clientWidth}`)"
+)
 SEEN_HIGH = (  # true once something in the colour of a chart's first line is drawn in its upper half
     "async (title) => { for (let frame = 0; frame < 300; frame++) { await new Promise(requestAnimationFrame);"
     " const canvas = document.querySelector(`figure[aria-label^='${title}'] canvas`), { width, height } = canvas;"
@@ -668,6 +672,7 @@ def test_every_view_fits_the_screen_in_light_and_dark(
             page.locator("h1").wait_for()
             page.wait_for_timeout(400)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
+            assert page.evaluate(CUT) == [], view
             ground, ink = brightness(page, "backgroundColor"), brightness(page, "color")
             assert (ground > 200, abs(ink - ground) > 150) == (scheme == "light", True)
             page.screenshot(path=tmp_path / f"{view.strip('#/').replace('/', '-') or 'topics'}.png")

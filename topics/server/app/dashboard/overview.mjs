@@ -6,7 +6,7 @@ import { Figures } from "./figures.mjs"
 import { seqLine } from "./line.mjs"
 
 const PAGE_SIZE = 50, LIST_MS = 2000, FIGURES_MS = 5000, RATES_MAX = 60, SEEN_MAX = 500
-const COLUMNS = [["Topic", "name"], ["Records", "n"], ["Size", "n wide"], ["Written/s", "n"], ["", "wide"], ["Seqs: lost, gone, live", "fill"], ["Head", "n wide"], ["Lag", "n wide"], ["Class", "wide"]]
+const COLUMNS = [["Topic", "name"], ["Records", "n"], ["Size", "n wide"], ["Written/s", "n"], ["", "wide"], ["Seqs: lost, gone, live", "line"], ["Head", "n wide"], ["Lag", "n wide"], ["Class", "wide"]]
 const POWERS = Array.from({ length: 50 }, (_, power) => 2 ** power)
 const written = new History(1)
 const seen = new Map() // topic -> how fast it was written, lately; over visits of this view

@@ -5,7 +5,7 @@ import { call, poll } from "./api.mjs"
 import { Figures } from "./figures.mjs"
 
 const LIST_MS = 3000, ROUTERS_MAX = 200
-const COLUMNS = [["Router", "name"], ["From"], ["To"], ["Guarantee", "wide"], ["Forwarded", "n"], ["Behind", "n"]]
+const COLUMNS = [["Router", "name"], ["From", "name"], ["To", "name"], ["Guarantee", "wide"], ["Forwarded", "n wide"], ["Behind", "n"]]
 const BOX = { width: 190, height: 30, across: 290, down: 52, indent: 26 }
 const NARROW = matchMedia("(max-width: 44rem)") // as the style sheet has it
 
