@@ -45,12 +45,7 @@ class Record:
 
         JSON knows numbers that Python's floats do not (1e999): they come as infinity here; `raw` has their spelling.
         """
-        if self._view.content_type:
-            return self._view.data
-        try:
-            return msgspec.json.decode(self._view.data)
-        except msgspec.DecodeError:
-            return json.loads(self._view.data, parse_int=_whole_number)
+        return self._view.data if self._view.content_type else value_of_json(self._view.data)
 
     @property
     def content_type(self) -> str | None:
@@ -160,6 +155,14 @@ def make_page(plan: DiffPlan, views: Sequence[FrameView], *, account: bool) -> P
         tombstone=plan.gap,
         account=plan.account if account else None,
     )
+
+
+def value_of_json(text: bytes) -> Any:
+    """What a payload's JSON says, as Python has it: of any number that JSON has."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return json.loads(text, parse_int=_whole_number)
 
 
 def _whole_number(text: str) -> int | Decimal:

@@ -27,7 +27,7 @@ def test_a_schedule_is_put_looked_at_and_ended(at: Call) -> None:
     table = " ".join(at("schedule", "ls").text.split())
     assert "nightly jobs 0 3 29 2 * (Europe/Berlin) never" in table
     assert "no schedules whose name begins with 'x'" in at("schedule", "ls", "--prefix", "x").text
-    assert "'backup'" in at("schedule", "show", "nightly").text
+    assert '{"do": "backup"}' in at("schedule", "show", "nightly").text
     assert at("schedule", "show", "nightly", "--json").lines[0] == made
 
     coming = at("schedule", "next", "nightly", "-n", "2")
@@ -43,6 +43,17 @@ def test_a_schedule_is_put_looked_at_and_ended(at: Call) -> None:
     assert at("schedule", "rm", "nightly", "tick").text == "nightly: ended\ntick: ended\n"
     gone = at("schedule", "show", "nightly")
     assert (gone.code, "'nightly' does not exist" in gone.err) == (1, True)
+
+
+def test_a_record_is_shown_as_it_was_written_whatever_its_numbers_are(at: Call) -> None:
+    at("create", "t")
+    record = '{"price": 3.10,\n"huge": [1e400]}'
+    made = at("schedule", "put", "s", "--topic", "t", "--every", "1h", "--record", record, "--json")
+    assert made.code == 0
+    record = record.replace("\n", " ")
+    assert record in made.text
+    assert record in at("schedule", "ls", "--json").text
+    assert record in at("schedule", "show", "s").text
 
 
 def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from topics.calls import messages
 from topics.calls.call import Call
 from topics.calls.intake import encode_json, take_records
+from topics.calls.page import value_of_json
 from topics.calls.records import OF_A_RECORD
 from topics.calls.retry import Line, Talk, ask_all
 from topics.codec.log.schedules import Schedule as Definition
@@ -36,7 +37,8 @@ _encode: Final = msgspec.json.Encoder().encode
 @attrs.frozen(kw_only=True)
 class Schedule:
     """A schedule as it is. `record`: the fields of what it appends. Instants are ms since 1970; `last_fired` is None if
-    there was none yet, `next_fire` if none comes; `coming`: as many as were asked for.
+    there was none yet, `next_fire` if none comes; `coming`: as many as were asked for. `raw`: the text of its data, or
+    its bytes.
     """
 
     schedule: str
@@ -50,6 +52,7 @@ class Schedule:
     last_fired: int | None
     next_fire: int | None
     coming: Sequence[int] = ()
+    raw: bytes = b""
 
 
 def schedule_json(state: ScheduleState, **more: object) -> bytes:
@@ -76,22 +79,29 @@ def _record_json(definition: Definition) -> bytes:
     return _encode(fields | {name: n for name in _NUMBERS if (n := getattr(definition, name)) >= 0})
 
 
+@attrs.frozen(kw_only=True)
+class _Sent(Schedule):
+    """As it is sent: the numbers of its payload are perhaps none that a decoder takes."""
+
+    record: Mapping[str, msgspec.Raw]
+
+
 class _ScheduleList(msgspec.Struct):
-    schedules: list[Schedule]
+    schedules: list[_Sent]
     next_cursor: str | None = None
 
 
-_sent: Final = msgspec.json.Decoder(Schedule).decode
+_sent: Final = msgspec.json.Decoder(_Sent).decode
 _list: Final = msgspec.json.Decoder(_ScheduleList).decode
 
 
 def read_schedule(body: bytes) -> Schedule:
-    return _with_bytes(_sent(body))
+    return _with_values(_sent(body))
 
 
 def _read_list(body: bytes) -> tuple[Sequence[Schedule], str | None]:
     page = _list(body)
-    return [_with_bytes(sent) for sent in page.schedules], page.next_cursor
+    return [_with_values(sent) for sent in page.schedules], page.next_cursor
 
 
 def value_of(state: ScheduleState) -> Schedule:
@@ -99,11 +109,12 @@ def value_of(state: ScheduleState) -> Schedule:
     return read_schedule(schedule_json(state, coming=state.coming) + b"}")
 
 
-def _with_bytes(sent: Schedule) -> Schedule:
-    if "content_type" not in sent.record:
-        return sent
-    data = base64.b64decode(sent.record["data"]["$bytes"], validate=True)
-    return attrs.evolve(sent, record={**sent.record, "data": data})
+def _with_values(sent: _Sent) -> Schedule:
+    record = {name: value_of_json(bytes(text)) for name, text in sent.record.items()}
+    raw = bytes(sent.record["data"])
+    if "content_type" in record:
+        raw = record["data"] = base64.b64decode(record["data"]["$bytes"], validate=True)
+    return Schedule(**attrs.asdict(sent, recurse=False) | {"record": record, "raw": raw})
 
 
 class _OfSchedule(Call[Schedule], frozen=True, eq=False):

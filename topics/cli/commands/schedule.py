@@ -183,8 +183,16 @@ def rm(invocation: Invocation, names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _print_one(found: Schedule, *, as_json: bool) -> None:
+    from topics import Raw
+    from topics.cli.io.lines import on_one_line
+
+    is_json = "content_type" not in found.record
     if as_json:
-        fields = attrs.asdict(found, recurse=False, filter=lambda field, _: field.name != "coming")
+        fields = attrs.asdict(
+            found, recurse=False, filter=lambda field, _: field.name not in ("coming", "raw")
+        )
+        if is_json:
+            fields["record"] = {**found.record, "data": Raw(on_one_line(found.raw))}
         sys.stdout.buffer.write(json_line(fields))
         return
     rows = [
@@ -196,7 +204,10 @@ def _print_one(found: Schedule, *, as_json: bool) -> None:
         ("last fired", moment(found.last_fired)),
         ("next", moment(found.next_fire)),
     ]
-    rows += [(name, repr(value)) for name, value in found.record.items()]
+    shown = {name: repr(value) for name, value in found.record.items()}
+    if is_json:
+        shown["data"] = on_one_line(found.raw).decode()
+    rows += shown.items()
     print_table(("", ""), rows)
 
 

@@ -15,7 +15,7 @@ from topics.cli.io.terminal import TerminalStyle, safe
 from topics.log.floors import Gap, Reason
 
 Item = Record | Gap
-_ON_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")  # in JSON text a bare line end can only be white space
+_ON_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
 
 _WHY = {
     "cap": "evicted by the topic's cap",
@@ -26,6 +26,11 @@ _WHY = {
     "restart": "ephemeral, and the process restarted",
     "source_trim": "lost in the router's source, or longer than this topic's max_record_bytes",
 }
+
+
+def on_one_line(text: bytes) -> bytes:
+    """JSON text, in which a bare line end can only be white space."""
+    return text.translate(_ON_ONE_LINE)
 
 
 def items(page: Page) -> list[Item]:
@@ -40,7 +45,7 @@ def json_line(item: Item, topic: str | None = None) -> bytes:
     named = b"" if topic is None else b'"topic":%b,' % msgspec.json.encode(topic)
     if isinstance(item, Gap):
         return b'{%b"tombstone":%b}\n' % (named, msgspec.json.encode(tombstone_fields(item)))
-    return b"{%b%b\n" % (named, item.json()[1:].translate(_ON_ONE_LINE))
+    return b"{%b%b\n" % (named, on_one_line(item.json()[1:]))
 
 
 def job_line(job: Record, told: dict[str, object]) -> bytes:
@@ -101,4 +106,4 @@ def data_on_one_line(record: Record) -> str:
     """The data as stored, on one line."""
     if record.content_type is not None:
         return f"<{counted(len(record.raw), 'byte')} of {safe(record.content_type)}> {record.raw[:60]!r}"
-    return safe(record.raw.translate(_ON_ONE_LINE).decode(errors="replace"))
+    return safe(on_one_line(record.raw).decode(errors="replace"))
