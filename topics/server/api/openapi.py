@@ -57,7 +57,9 @@ def openapi_fields(table: RouteTable, version: str) -> dict[str, Any]:
             "title": "topics",
             "version": version or "0",
             "summary": "A durable event log",
-            "description": "JSON in, JSON out. Fields may be added, never changed: ignore what you do not know.",
+            "description": "JSON in, JSON out. Fields may be added, never changed: ignore what you do not know. A"
+            " number out of range is moved to the nearest one in it, and 0 is the default of `limit`, `page_size` and"
+            " `max_batch_bytes`; what an answer tells, as a lease's `deadline`, is of the number that was used.",
         },
         "servers": [{"url": "/"}],
         "tags": [

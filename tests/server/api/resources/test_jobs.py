@@ -51,6 +51,18 @@ async def state(site):
     return (await said(site, "GET", Q))[1]["queue"]
 
 
+async def test_a_deadline_tells_how_long_a_lease_really_is():
+    clock, site = ManualClock(), new_site()
+    async with alone(), begun(site, clock=clock):
+        await queue_of(site, 1, 2)
+        (short,) = (await claim(site, lease_ms=5, max=0))["claimed"]
+        (long,) = (await claim(site, lease_ms=10**12))["claimed"]
+        assert (short["deadline"], long["deadline"]) == (clock.now_ms() + 100, clock.now_ms() + 86_400_000)
+
+        extended = await said(site, "POST", f"{Q}/extend", {"node": "w", "seqs": [2], "lease_ms": 5})
+        assert extended[1]["deadlines"] == {"2": clock.now_ms() + 100}
+
+
 @pytest.mark.rule("Q4.5")
 @pytest.mark.rule("Q4.1", "Q4.3", "Q4.4", "Q4.6", "H1.15")
 async def test_a_claim_gives_records_with_their_leases_byte_for_byte():
