@@ -190,7 +190,7 @@ def _known(
         watch.let_pass(now_ms)
     elif not budget.bytes_left:
         deleted_ts = log.deleted_ts(topic_id)
-        raise no_start(name, damaged) if deleted_ts is None else _not_found(where, name, deleted_ts)
+        raise no_start(name, damaged) if deleted_ts is None else not_found(where, name, deleted_ts)
     return _KnownTopic(
         disk=disk,
         name=name,
@@ -243,10 +243,10 @@ def _topic_id(
         return found[name]
     if damaged and not snapshots:
         raise no_start(name, damaged)
-    raise _not_found(where, name, ended)
+    raise not_found(where, name, ended)
 
 
-def _not_found(where: str, name: str, deleted_ts: int | None) -> Rejected:
+def not_found(where: str, name: str, deleted_ts: int | None) -> Rejected:
     said = f"there is no topic {name!r} in {where}"
     if deleted_ts is None:
         return Rejected(Code.TOPIC_NOT_FOUND, said, topic=name)

@@ -44,6 +44,28 @@ async def test_one_seq_is_told_of():
     assert found["log"]["folded_from"] == "creation"
 
 
+async def test_of_a_topic_that_was_deleted_it_says_when():
+    async with open_site() as site:
+        await put(site, 3)
+        await ask(site, "DELETE", T)
+        for query in ("seq=1", "from_seq=0"):
+            status, found = await said(site, "GET", f"{T}/why?{query}")
+            assert (status, found["error"]["code"]) == (404, "topic_not_found")
+            assert "it was deleted at " in found["error"]["message"]
+            assert type(found["error"]["detail"]["deleted_ts"]) is int
+        never = (await said(site, "GET", "/v0/topics/never/why?seq=1"))[1]["error"]
+        assert never["message"] == "there is no topic 'never' in the data directory"
+
+
+async def test_of_a_topic_that_was_deleted_no_more_of_the_log_is_read_than_may_be():
+    async with open_site(why_log_bytes_max=100) as site:
+        await put(site)
+        await ask(site, "DELETE", T)
+        status, found = await said(site, "GET", f"{T}/why?seq=1")
+
+    assert (status, found["error"]["message"]) == (404, "there is no topic 't' in the data directory")
+
+
 async def test_a_readers_range_is_told_of_in_parts():
     async with open_site() as site:
         await ask(site, "PUT", T, {"cap_records": 3})
