@@ -89,7 +89,8 @@ def fill(client: topics.Client) -> None:
     first, *_ = mails.get_many(3)
     first.nack(reason="no such <b>host</b>")
     client.put_schedule("nightly", topic="mails", cron="0 3 * * *", timezone="Europe/Berlin", data="all")
-    client.put_schedule("hourly", topic="mails", cron="0 * * * *", data="some")
+    client.put_schedule("hourly", topic="mails", every_ms=3_600_000, data="some")
+    client.put_schedule("hourly-and-a-bit", topic="mails", every_ms=3_600_500, data="some")
     for n in range(60):
         client.create(f"orders.{n:02}")
     client.put_router("to-archive", "orders.00", "z-archive")
@@ -126,7 +127,7 @@ def test_routers_and_schedules_are_found_by_how_they_begin(browser: Browser, url
     with looking(browser, url, "#/routers") as page:
         for view, rest, kept, nothing in (
             ("routers", "z>back", "to-archive", "No router begins so."),
-            ("schedules", "hourly", "nightly", "No schedule begins so."),
+            ("schedules", "hourly-", "nightly", "No schedule begins so."),
         ):
             go(page, f"#/{view}")
             rows = page.get_by_role("region", name=re.compile(f"^{view}$", re.IGNORECASE)).locator("tbody tr")
@@ -344,6 +345,7 @@ def test_a_delete_shows_what_would_go_and_asks(browser: Browser, url: str, clien
     doomed = client.create("doomed")
     doomed.put_many({"data": n, "tag": "eu" if n % 2 else "asia"} for n in range(2000))
     with looking(browser, url, "#/topics/doomed/delete") as page:
+        expect(page.get_by_role("table")).to_have_count(0)
         page.get_by_role("button", name="Preview").click()
         until(page, "Say which")
         page.get_by_label("Below seq").fill("1001")
@@ -434,6 +436,8 @@ def test_the_other_views_have_what_they_are_of(browser: Browser, url: str) -> No
         expect(page.get_by_role("row").filter(has_text="billing")).to_contain_text("270")
         go(page, "#/schedules")
         expect(page.get_by_role("row").filter(has_text="nightly")).to_contain_text("0 3 * * * Europe/Berlin")
+        expect(page.get_by_role("row", name="hourly mails")).to_contain_text("every 1 h")
+        expect(page.get_by_role("row", name="hourly-and-a-bit")).to_contain_text("every 3,600,500 ms")
         go(page, "#/routers")
         expect(page.get_by_role("row").filter(has_text="z>back")).to_contain_text("z-archive")
         expect(page.get_by_role("row").filter(has_text="to-archive")).to_contain_text("3")

@@ -8,7 +8,7 @@ const LOOKED_MAX = 50_000, SHOWN_MAX = 20, PAGE = 1000
 export function deleting(topic) {
   const before = el("input", { type: "number", min: "1", step: "1", inputmode: "numeric" })
   const tag = el("input", { type: "text", placeholder: "eu, or eu*", maxlength: "256", autocomplete: "off", spellcheck: "false" })
-  const said = el("p", { role: "status" }), body = el("tbody"), buttons = el("p", { class: "buttons" })
+  const said = el("p", { role: "status" }), shown = el("div"), buttons = el("p", { class: "buttons" })
   let signal, asks = 0
 
   function selector() {
@@ -29,7 +29,7 @@ export function deleting(topic) {
     await attempt(element, async () => {
       const { found, first, isAll } = await look(asked, () => mine === asks)
       if (mine !== asks) return // the fields say something else by now
-      put(body, first.map((record) => recordRow(record)))
+      put(shown, first.length > 0 && table("What would go", COLUMNS, first.map((record) => recordRow(record))))
       const many = `${isAll ? "" : "at least "}${count(found)} ${found === 1 ? "record" : "records"}`
       const further = isAll ? "" : `, of the first ${count(LOOKED_MAX)} that were looked at`
       put(said, isAll && found === 0 ? "Nothing would go." : `${many} would go${further}${found > SHOWN_MAX ? `; the first ${SHOWN_MAX} of them` : ""}:`)
@@ -61,7 +61,7 @@ export function deleting(topic) {
     await attempt(element, async () => {
       const { deleted, count: left } = await call("remove", { params: { topic }, body: asked, signal })
       put(said, `${count(deleted)} deleted, ${count(left)} left.`)
-      put(body)
+      put(shown)
       put(buttons)
     })
   }
@@ -70,7 +70,7 @@ export function deleting(topic) {
   function forget() {
     asks++
     put(buttons)
-    put(body)
+    put(shown)
     put(said)
   }
 
@@ -78,6 +78,6 @@ export function deleting(topic) {
   tag.addEventListener("input", forget)
   const element = el("section", { "aria-label": "Delete" },
     el("form", { class: "bar", onsubmit: preview }, field("Below seq", before), field("Tag", tag), el("button", { type: "submit" }, "Preview")),
-    said, table("What would go", COLUMNS, body), buttons)
+    said, shown, buttons)
   return { element, start: (until) => { signal = until } }
 }

@@ -70,6 +70,12 @@ export function duration(ms) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`
 }
 
+// How long it is exactly, in the largest unit of which it is a whole number.
+export function period(ms) {
+  const [unit, size] = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1000], ["ms", 1]].find(([, size]) => ms % size === 0)
+  return `${count(ms / size)} ${unit}`
+}
+
 // A moment in the time of whoever looks, and how far it is from now.
 export function moment(ms) {
   if (ms === null || ms === undefined) return "never"

@@ -1,5 +1,5 @@
 // Schedules: what is put where and when, the last time and the next.
-import { beginning, button, data, el, emptyRow, put, renew, row, table, time } from "./dom.mjs"
+import { beginning, button, data, el, emptyRow, period, put, renew, row, table, time } from "./dom.mjs"
 import { call, poll } from "./api.mjs"
 
 const LIST_MS = 3000, PAGE_SIZE = 100
@@ -29,6 +29,6 @@ export function schedules() {
 function scheduleRow({ schedule, topic, cron, every_ms: every, timezone, last_fired: last, next_fire: next, catch_up: missed, record }) {
   return row(COLUMNS,
     data(schedule), el("a", { class: "data", href: `#/topics/${encodeURIComponent(topic)}/live` }, topic),
-    el("span", {}, cron === null ? `every ${every} ms` : el("code", {}, cron), cron === null || timezone === "UTC" ? "" : ` ${timezone}`),
+    el("span", {}, cron === null ? `every ${period(every)}` : el("code", {}, cron), cron === null || timezone === "UTC" ? "" : ` ${timezone}`),
     time(last), next === null ? "never again" : time(next), missed, data(record))
 }
