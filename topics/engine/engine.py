@@ -64,9 +64,12 @@ class Engine:
         rules: SegmentRules | None = None,
         lease_nonce: int = 0,
         calendar: Calendar | None = None,
+        fires: bool = True,
     ) -> None:
         catalog, time = catalog or Catalog(), EngineTime(clock)
-        self._state = EngineState(catalog, time, shards, limits or Limits(), lease_nonce, calendar)
+        self._state = EngineState(
+            catalog, time, shards, limits or Limits(), lease_nonce, calendar, fires=fires
+        )
         self._sync_interval_ms = sync_interval_ms
         self._checking = checking
         self.moves = Moves(self._state, self._settle)
@@ -333,8 +336,7 @@ class Engine:
     @property
     def has_orders(self) -> bool:
         """True if `forwards` or `moves` have one to take."""
-        state = self._state
-        return bool(state.forward_orders or state.orders)
+        return bool(self._state.forward_orders or self._state.orders)
 
     @property
     def has_effects(self) -> bool:

@@ -69,14 +69,14 @@ class EngineState:
     """The catalog (the log's side), the lanes and shards (the allocators' side), time, and the outbox."""
 
     __slots__ = (
-        "alarms", "by_time", "by_timer", "calendar", "catalog", "effects", "forward_orders", "lanes", "lanes_by_name",
-        "lease_nonce", "limits", "moves", "next_lease", "next_topic_id", "orders", "putting", "readings", "ready",
-        "rides", "routes", "routing", "shards", "time", "to_forward", "to_serve", "total",
+        "alarms", "by_time", "by_timer", "calendar", "catalog", "effects", "fires", "forward_orders", "lanes",
+        "lanes_by_name", "lease_nonce", "limits", "moves", "next_lease", "next_topic_id", "orders", "putting",
+        "readings", "ready", "rides", "routes", "routing", "shards", "time", "to_forward", "to_serve", "total",
     )  # fmt: skip
 
     def __init__(
         self, catalog: Catalog, time: EngineTime, shards: int, limits: Limits, lease_nonce: int = 0,
-        calendar: Calendar | None = None,
+        calendar: Calendar | None = None, *, fires: bool = True,
     ) -> None:  # fmt: skip
         self.catalog = catalog
         self.time = time
@@ -97,7 +97,7 @@ class EngineState:
         self.orders: deque[MoveOrder] = deque()  # for a driver to take
         self.to_serve: dict[int, Lane] = {}  # queues of which something has changed
         self.lease_nonce, self.next_lease = lease_nonce, 1
-        self.calendar = calendar
+        self.calendar, self.fires = calendar, fires  # of schedules
         self.alarms: dict[int, Alarm] = {}  # by the id of a schedule
         self.putting: dict[str, Ticket] = {}  # by the name of a schedule that is on its way
         self.routing: Ticket | None = None  # the change of a router that is on its way

@@ -17,7 +17,7 @@ from topics.host.cold.segment_stores import HotRules
 from topics.host.segments.reading import ExtentReader
 from topics.host.system.calendar import HostCalendar
 from topics.host.wal.archive import ArchiveRules
-from topics.kernel.checks import whole_number
+from topics.kernel.checks import flag, whole_number
 from topics.kernel.config import Durability
 from topics.kernel.errors import invalid
 from topics.kernel.limits import (
@@ -42,7 +42,8 @@ _SYNCS: Final = (Durability.DISK.value, Durability.FSYNC.value)
 @attrs.frozen(kw_only=True)
 class StoreOptions:
     """How a store runs. `sync`: the class of a topic that is made without one, "disk" or "fsync". `shards`: None keeps
-    what FORMAT says (1 at first). `archive`: None removes absorbed logs.
+    what FORMAT says (1 at first). `archive`: None removes absorbed logs. `fire_schedules`: false for who only looks:
+    what is due waits for the next one who opens it.
     """
 
     sync: str = Durability.DISK.value
@@ -60,6 +61,7 @@ class StoreOptions:
     cold_dir: str | None = None  # a folder or a URL for older segments
     hot: HotRules = attrs.field(factory=HotRules)
     calendar: Calendar = attrs.field(factory=HostCalendar)
+    fire_schedules: bool = True
 
     def __attrs_post_init__(self) -> None:
         if self.sync not in _SYNCS:
@@ -69,6 +71,7 @@ class StoreOptions:
         whole_number("sync_interval_ms", self.sync_interval_ms)
         whole_number("min_free_bytes", self.min_free_bytes)
         whole_number("tail_cache_bytes", self.tail_cache_bytes)
+        flag("fire_schedules", self.fire_schedules)
 
 
 def options_of(options: StoreOptions | None, fields: Mapping[str, Any]) -> StoreOptions:

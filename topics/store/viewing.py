@@ -121,6 +121,7 @@ def engine_of(
         rules=options.segments,
         lease_nonce=lease_nonce,
         calendar=options.calendar,
+        fires=options.fire_schedules,
     )
 
 

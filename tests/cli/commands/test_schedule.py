@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import topics
 from tests.cli.conftest import Call
+from topics.testing.clock import ManualClock
 
 
 @pytest.mark.rule("O2.10")
@@ -82,3 +84,30 @@ def test_no_directory_is_made_for_a_schedule_whose_topic_cannot_be_there(call: C
     assert answer.code == 1
     assert "does not exist" in answer.err
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("get", "beats"), ("tail", "beats", "--no-follow"), ("state", "beats"), ("ls",), ("export", "beats", "-"),
+        ("schedule", "ls"), ("schedule", "show", "beat"), ("schedule", "next", "beat"), ("queue", "ls"),
+        ("consumer", "ls", "beats"), ("router", "ls"), ("backup", "copy"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_who_only_reads_a_directory_fires_nothing(call: Call, arguments: tuple[str, ...]) -> None:
+    _leave_what_is_due()
+
+    assert call(*arguments, "--data", "data").code == 0
+
+    with topics.open("data", read_only=True) as store:
+        assert store.topic("beats").state().head_seq == 1
+        assert store.schedule("beat").last_fired is None
+
+
+def _leave_what_is_due() -> None:
+    """A directory whose schedule was due long ago, and nobody had it open."""
+    with topics.open("data", clock=ManualClock(1_000_000_000)) as store:
+        store.create("beats")
+        store.topic("beats").put("here")
+        store.put_schedule("beat", "beats", "tick", every_ms=86_400_000)

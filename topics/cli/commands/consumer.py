@@ -87,7 +87,7 @@ def set_(
     if now and (from_seq, since, from_ts) != (None, None, None):
         raise Failed("give one of --from, --since, --from-ts and --now", code=USAGE)
     ts = read_choice(from_seq=from_seq, since=since, from_ts=from_ts).from_ts
-    with invocation.reading() as store:
+    with invocation.changing() as store:
         put = store.topic(topic).consumer(name).seek(seq=from_seq, ts=ts, tail=now)
         _tell(put, "made, " if put.created else "", as_json=as_json)
 
@@ -101,7 +101,7 @@ def set_(
 @pass_invocation
 def commit(invocation: Invocation, topic: str, name: str, seq: int, as_json: bool) -> None:
     """Say that a consumer has read up to a seq. It goes forward only: `set` moves it back."""
-    with invocation.reading() as store:
+    with invocation.changing() as store:
         committed = store.topic(topic).consumer(name).commit(seq)
         _tell(committed, "" if committed.moved else "not moved, ", as_json=as_json)
 
@@ -114,7 +114,7 @@ def commit(invocation: Invocation, topic: str, name: str, seq: int, as_json: boo
 @pass_invocation
 def rm(invocation: Invocation, topic: str, names: tuple[str, ...], as_json: bool) -> None:
     """Delete consumers. What they have read stays, and so does what they have not."""
-    with invocation.reading() as store:
+    with invocation.changing() as store:
         handle = store.topic(topic)
         found = [handle.consumer(name) for name in dict.fromkeys(names)]
         for one in found:

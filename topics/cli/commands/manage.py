@@ -72,7 +72,7 @@ def configure(
     changes = parse_fields(fields)
     if not changes and not replace:
         raise Failed(f"say what to change, as in: topics configure {topic} ttl_ms=1d", code=USAGE)
-    with invocation.reading() as store:
+    with invocation.changing() as store:
         handle = store.topic(topic)
         if replace:
             handle.state()  # it must be there; a replacement alone would make it
@@ -137,7 +137,7 @@ def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
 @pass_invocation
 def rm(invocation: Invocation, topics: tuple[str, ...], yes: bool, if_empty: bool, as_json: bool) -> None:
     """Delete topics, with everything in them. Asks first."""
-    with invocation.reading() as store:
+    with invocation.changing() as store:
         states = [store.topic(name).state() for name in dict.fromkeys(topics)]  # all are there, or none goes
         for found in states:
             if not yes:
@@ -167,7 +167,7 @@ def delete(invocation: Invocation, topic: str, before: int | None, match: str | 
     """
     if before is None and match is None:
         raise Failed("say which records: --before SEQ, --match TAG, or both", code=USAGE)
-    with invocation.reading() as store:
+    with invocation.changing() as store:
         reply = store.topic(topic).delete(before_seq=before, match=parse_match(match))
     if as_json:
         _print_json(attrs.asdict(reply))
@@ -189,7 +189,7 @@ def compact(invocation: Invocation, as_json: bool) -> None:
     from topics.cli.target.known import known_damages
     from topics.embed.store import Store
 
-    with invocation.reading() as store:
+    with invocation.changing() as store:
         if not isinstance(store, Store):
             raise Failed(
                 f"{store.where} gives space back by itself; compact is for a directory (--data)", code=USAGE

@@ -171,7 +171,8 @@ def tail(
     names = list(dict.fromkeys(topics))
     printer = _Printer(names, as_json=as_json, is_full=full)
     printer.asked = start.from_seq
-    with invocation.reading() as store:
+    is_look = no_follow and consumer is None
+    with invocation.reading() if is_look else invocation.changing() as store:
         last = TAIL_DEFAULT if lines is None else lines
         handles = list(map(store.topic, names))
         consumed = Consumed(handles, consumer)

@@ -120,7 +120,7 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
 @pass_invocation
 def rm(invocation: Invocation, names: tuple[str, ...], as_json: bool) -> None:
     """End routers: behind that nothing of them is copied. What they have copied stays."""
-    with invocation.reading() as store:
+    with invocation.changing() as store:
         for name in [store.router(name).router for name in dict.fromkeys(names)]:  # all, or none goes
             deleted = store.delete_router(name)
             if as_json:

@@ -78,7 +78,7 @@ def put(
     import topics
 
     with (
-        invocation.reading() as store,
+        invocation.changing() as store,
         _naming_create(topic, is_job=(of_record["priority"], delay) != (None, None)),
     ):
         # Its topic is there before, so no directory is made for it.
@@ -173,7 +173,7 @@ def coming(invocation: Invocation, name: str, count: int, as_json: bool) -> None
 @pass_invocation
 def rm(invocation: Invocation, names: tuple[str, ...], as_json: bool) -> None:
     """End schedules: behind that nothing of them is appended. What they have appended stays."""
-    with invocation.reading() as store:
+    with invocation.changing() as store:
         for name in [store.schedule(name).schedule for name in dict.fromkeys(names)]:  # all, or none goes
             deleted = store.delete_schedule(name)
             if as_json:

@@ -78,8 +78,12 @@ class Invocation:
         return field
 
     def reading(self) -> AbstractContextManager[TopicStore]:
-        """The store as it is; nothing is made."""
+        """The store as it is: nothing is made, nothing put."""
         return self.place.reading()
+
+    def changing(self) -> AbstractContextManager[TopicStore]:
+        """The store, which is there already, to be changed."""
+        return self.place.changing()
 
     def writing(self) -> AbstractContextManager[TopicStore]:
         """The store, made if it is not there."""

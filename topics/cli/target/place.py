@@ -36,7 +36,11 @@ class Target(Protocol):
     def name(self) -> str: ...
 
     def reading(self) -> AbstractContextManager[TopicStore]:
-        """The store as it is; nothing is made."""
+        """The store as it is: nothing is made, and nothing put, by schedules neither."""
+        ...
+
+    def changing(self) -> AbstractContextManager[TopicStore]:
+        """The store, which is there already, to be changed."""
         ...
 
     def writing(self) -> AbstractContextManager[TopicStore]:
@@ -82,14 +86,20 @@ class DirectoryTarget:
         self.root = settings.data
         self.name = str(self.root)
 
+    def reading(self) -> AbstractContextManager[TopicStore]:
+        return self._there(fire_schedules=False)
+
+    def changing(self) -> AbstractContextManager[TopicStore]:
+        return self._there(fire_schedules=True)
+
     @contextmanager
-    def reading(self) -> Iterator[TopicStore]:
+    def _there(self, *, fire_schedules: bool) -> Iterator[TopicStore]:
         root = self.root
         if not root.exists():
             raise Failed(f"{root} does not exist, so nothing is stored there; {self._elsewhere()}")
         if root.is_dir() and not (root / "FORMAT").exists() and not any(root.iterdir()):
             raise Failed(f"{root} is empty, nothing is stored there; {self._elsewhere()}")
-        with self._open(create=False, read_only=is_backup(root)) as store:
+        with self._open(create=False, read_only=is_backup(root), fire_schedules=fire_schedules) as store:
             yield store
 
     @contextmanager
@@ -119,12 +129,19 @@ class DirectoryTarget:
 
     @contextmanager
     def _open(
-        self, *, create: bool, read_only: bool = False, clock: Clock | None = None
+        self,
+        *,
+        create: bool,
+        read_only: bool = False,
+        fire_schedules: bool = True,
+        clock: Clock | None = None,
     ) -> Iterator[TopicStore]:
+        import attrs
+
         import topics
         from topics.kernel.errors import Code, Unusable
 
-        options = self.settings.options()
+        options = attrs.evolve(self.settings.options(), fire_schedules=fire_schedules)
         check_cold_dir(options, self.root)
         why_not = f"{self.root} is a backup: make a store of it with topics restore {self.root} DIR"
         owner: Mapping[str, object] = {}
@@ -226,6 +243,9 @@ class ServerTarget:
         self.name = url
 
     def reading(self) -> AbstractContextManager[TopicStore]:
+        return self._open()
+
+    def changing(self) -> AbstractContextManager[TopicStore]:
         return self._open()
 
     def writing(self) -> AbstractContextManager[TopicStore]:

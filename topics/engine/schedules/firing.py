@@ -39,7 +39,9 @@ def arm_all(state: EngineState) -> None:
 
 
 def arm(state: EngineState, topic_id: int, schedule_id: int) -> None:
-    """A schedule is there, or is another one now: it is looked at next."""
+    """A schedule is there, or is another one now: it is looked at next, where schedules fire."""
+    if not state.fires:
+        return
     state.alarms[schedule_id] = Alarm(topic_id)
     state.by_time.set(FIRE, schedule_id, state.time.high_ms)
 

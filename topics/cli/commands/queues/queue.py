@@ -168,7 +168,7 @@ def resume(invocation: Invocation, queues: tuple[str, ...], as_json: bool) -> No
 @pass_invocation
 def purge(invocation: Invocation, queue: str, yes: bool, as_json: bool) -> None:
     """Delete all jobs that are ready or delayed, for good. Those in flight stay. Asks first."""
-    with invocation.reading() as store:
+    with invocation.changing() as store:
         _, counts = queue_state(store, queue)
         if not yes:
             _ask(queue, counts)
@@ -211,7 +211,7 @@ def redrive(
 
     A SEQ that may not go is told: no dead letter, or on its way already. Exit code 1: all of them were such.
     """
-    with invocation.reading() as store:
+    with invocation.changing() as store:
         found = store.queue(queue).redrive(seqs or None, source=source, limit=limit)
         _let_arrive(store, found)
     skipped = [seq for seq in dict.fromkeys(seqs) if seq not in found.seqs] if len(found.seqs) < limit else []
@@ -306,7 +306,7 @@ def _wait_for_workers(store: TopicStore, name: str, limit_s: float | None) -> tu
 
 
 def _set_paused(invocation: Invocation, queues: tuple[str, ...], *, paused: bool, as_json: bool) -> None:
-    with invocation.reading() as store:
+    with invocation.changing() as store:
         for name in dict.fromkeys(queues):
             handle = store.queue(name)
             handle.pause() if paused else handle.resume()

@@ -71,7 +71,7 @@ def work(
     with Needs("topics work", "worker"):
         import anyio  # noqa: F401 -- what workers stand on
 
-    with invocation.reading() as store:
+    with invocation.changing() as store:
         from topics.cli.work.running import JobProcess
         from topics.cli.work.shift import Shift
 
