@@ -15,6 +15,7 @@ import pytest
 
 import topics
 from topics.cli.demo.private_server import PrivateServer
+from topics.cli.io.quantities import moment
 
 Call = Callable[..., Any]
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
@@ -73,6 +74,23 @@ def test_a_command_has_the_payload_and_its_end_settles_the_job(
     assert pathlib.Path("3.in").read_bytes() == b"\x00\xff"
     assert "TOPICS_JOB_META_WHO=ann\n" in pathlib.Path("3.env").read_text()
     assert call("queue", "stats", "done", "--json", *place).lines[0]["ready"] == 0
+
+
+def test_what_is_left_behind_an_empty_queue_is_told(call: Call) -> None:
+    call("create", "q", "type=queue")
+    call("put", "q", stdin=b"1\n2\n")
+    failed = call("work", "q", "--until-empty", "--", "sh", "-c", "test $TOPICS_JOB_SEQ = 1")
+    (job,) = call("queue", "peek", "q", "--state", "delayed", "--json").lines
+
+    assert (
+        f"q: 1 job done, 1 failed; left: 1 delayed, the first until {moment(job['ready_at'])}\n" in failed.err
+    )
+
+    call("put", "q", stdin=b"3\n")
+    call("queue", "pause", "q")
+    assert "q: 0 jobs done, 0 failed; left: 1 ready, for it is paused, 1 delayed" in (
+        call("work", "q", "--until-empty", "--", "true").err
+    )
 
 
 def test_json_has_a_line_a_job_and_nothing_that_commands_print(call: Call) -> None:

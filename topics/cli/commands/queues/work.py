@@ -5,14 +5,15 @@ from __future__ import annotations
 import shutil
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from topics.cli.completion.types import QUEUE
 from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
-from topics.cli.io.quantities import counted, parse_duration_ms
+from topics.cli.io.quantities import counted, moment, parse_duration_ms
 from topics.cli.io.terminal import json_line
 from topics.kernel.extras import Needs
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from topics.cli.work.shift import JobOutcome, WorkRules
 
 CONCURRENCY_MAX = 256
+_LOOKED_AT: Final = 20  # delayed jobs at most: a peek brings their payloads
 
 
 @click.command()
@@ -36,7 +38,11 @@ CONCURRENCY_MAX = 256
     "--grace", metavar="TIME", default="30s", show_default=True,
     help="How long commands may go on after SIGTERM or Ctrl-C.",
 )  # fmt: skip
-@click.option("--until-empty", is_flag=True, help="End when no job is ready.")
+@click.option(
+    "--until-empty",
+    is_flag=True,
+    help="End when no job is ready; what is left, between two attempts too, is told.",
+)
 @json_option
 @common_options
 @pass_invocation
@@ -83,10 +89,33 @@ def work(
             tell=report.tell,
             say=lambda line: say(line, "topics: "),
         )
+        left = ""
         try:
             shift.run()
+            left = _left(store, queue) if flags["until_empty"] and not as_json else ""
         finally:
-            report.end()
+            report.end(left)
+
+
+def _left(store: TopicStore, queue: str) -> str:
+    """`; left: 2 in flight, 1 delayed, the first until …`, or nothing: of jobs for which a worker does not wait."""
+    from topics.cli.commands.queues.queue import queue_state
+    from topics.kernel.errors import TopicsError
+
+    with suppress(TopicsError):  # all else went well, and this was not asked for
+        counts = queue_state(store, queue)[1]
+        parts = [f"{counts.ready:,} ready{', for it is paused' if counts.paused else ''}"] * bool(
+            counts.ready
+        )
+        parts += [f"{counts.in_flight:,} in flight"] * bool(counts.in_flight)
+        if counts.delayed:
+            resting = store.queue(queue).peek("delayed", limit=_LOOKED_AT)
+            known = [job.ready_at for job in resting if job.ready_at] if len(resting) < _LOOKED_AT else []
+            parts.append(
+                f"{counts.delayed:,} delayed" + (f", the first until {moment(min(known))}" if known else "")
+            )
+        return f"; left: {', '.join(parts)}" if parts else ""
+    return ""
 
 
 def _rules(
@@ -140,11 +169,11 @@ class _Report:
                     "topics: ",
                 )
 
-    def end(self) -> None:
+    def end(self, left: str) -> None:
         with self._lock:
             if not self._as_json:
                 done, failed, lost = self._counts.values()
                 parts = [f"{counted(done, 'job')} done", f"{failed:,} failed"] + [f"{lost:,} lost"] * bool(
                     lost
                 )
-                say(f"{self._queue}: {', '.join(parts)}", "topics: ", colour="cyan")
+                say(f"{self._queue}: {', '.join(parts)}{left}", "topics: ", colour="cyan")
