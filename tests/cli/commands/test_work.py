@@ -93,7 +93,9 @@ def test_what_is_left_behind_an_empty_queue_is_told(call: Call) -> None:
     )
 
 
-def test_json_has_a_line_a_job_and_nothing_that_commands_print(call: Call) -> None:
+def test_json_has_a_line_a_job_and_nothing_that_commands_print(
+    call: Call, capfd: pytest.CaptureFixture[str]
+) -> None:
     call("create", "q", "type=queue")
     call("put", "q", stdin=b"1\n2\n")
     rows = call(
@@ -103,6 +105,7 @@ def test_json_has_a_line_a_job_and_nothing_that_commands_print(call: Call) -> No
     assert [(row["seq"], row["state"], row["reason"]) for row in rows] == [
         (1, "acked", None), (2, "nacked", "exit 1"),
     ]  # fmt: skip
+    assert capfd.readouterr() == ("", "12")  # descriptors, which commands write to; ours are elsewhere here
 
 
 def test_a_command_may_call_topics_itself(call: Call, spawn: Spawn, queue: topics.Queue) -> None:
