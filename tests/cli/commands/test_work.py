@@ -93,6 +93,15 @@ def test_what_is_left_behind_an_empty_queue_is_told(call: Call) -> None:
     )
 
 
+def test_dead_letters_have_arrived_when_a_worker_ends(call: Call) -> None:
+    call("create", "q", "type=queue", "max_deliveries=1", "dead_letter=failed")
+    call("put", "q", stdin=b"1\n")
+
+    assert call("work", "q", "--until-empty", "--", "false").err.endswith("q: 0 jobs done, 1 failed\n")
+    with topics.open("topics-data", read_only=True) as store:
+        assert [store.topic(name).state().count for name in ("q", "failed")] == [0, 1]
+
+
 def test_json_has_a_line_a_job_and_nothing_that_commands_print(
     call: Call, capfd: pytest.CaptureFixture[str]
 ) -> None:

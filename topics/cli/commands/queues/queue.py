@@ -27,7 +27,7 @@ PEEK_DEFAULT: Final = 20
 REDRIVE_MAX: Final = 1000
 _LOOK_FIRST_S: Final = 0.05
 _LOOK_S: Final = 1.0
-_MOVE_S: Final = 5.0
+MOVE_S: Final = 5.0
 _TELL_S: Final = 10.0  # between two lines of progress where nobody sees one change
 
 
@@ -272,7 +272,7 @@ def _let_arrive(store: TopicStore, redriven: Redriven) -> None:
     """A directory is moved in by whoever has it open. Where there is no room, for a while: the next command goes on."""
     from topics.embed.store import Store
 
-    source, until_s = store.topic(redriven.source), time.monotonic() + _MOVE_S
+    source, until_s = store.topic(redriven.source), time.monotonic() + MOVE_S
     left = sorted(redriven.seqs if isinstance(store, Store) else ())
     while left and time.monotonic() < until_s:
         if any(record.seq == left[-1] for record in source.read(from_seq=left[-1], limit=1).records):

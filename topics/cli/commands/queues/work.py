@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,9 +21,11 @@ from topics.kernel.extras import Needs
 if TYPE_CHECKING:
     from topics.calls.blocking import TopicStore
     from topics.cli.work.shift import JobOutcome, WorkRules
+    from topics.engine.replies import QueueState
 
 CONCURRENCY_MAX = 256
-_LOOKED_AT: Final = 20  # delayed jobs at most: a peek brings their payloads
+_LOOKED_AT: Final = 20  # jobs at most: a peek brings their payloads
+_LOOK_S: Final = 0.05
 
 
 @click.command()
@@ -92,18 +95,17 @@ def work(
         left = ""
         try:
             shift.run()
-            left = _left(store, queue) if flags["until_empty"] and not as_json else ""
+            left = _left(store, queue) if flags["until_empty"] else ""
         finally:
             report.end(left)
 
 
 def _left(store: TopicStore, queue: str) -> str:
     """`; left: 2 in flight, 1 delayed, the first until …`, or nothing: of jobs for which a worker does not wait."""
-    from topics.cli.commands.queues.queue import queue_state
     from topics.kernel.errors import TopicsError
 
     with suppress(TopicsError):  # all else went well, and this was not asked for
-        counts = queue_state(store, queue)[1]
+        counts = _arrived(store, queue)
         parts = [f"{counts.ready:,} ready{', for it is paused' if counts.paused else ''}"] * bool(
             counts.ready
         )
@@ -116,6 +118,25 @@ def _left(store: TopicStore, queue: str) -> str:
             )
         return f"; left: {', '.join(parts)}" if parts else ""
     return ""
+
+
+def _arrived(store: TopicStore, queue: str) -> QueueState:
+    """How the jobs stand when dead letters have arrived: in a directory they are moved by whoever has it open. Where
+    there is no room for them, after a while: the next command goes on.
+    """
+    from topics.cli.commands.queues.queue import MOVE_S, queue_state
+    from topics.embed.store import Store
+
+    if isinstance(store, Store):
+        store.sync()  # so it is published which of them go
+    until_s = time.monotonic() + MOVE_S
+    while True:
+        counts = queue_state(store, queue)[1]
+        held = store.queue(queue).peek("in_flight", limit=_LOOKED_AT) if counts.in_flight else []
+        is_leased = bool(held) and all(job.deadline for job in held)
+        if not counts.in_flight or is_leased or time.monotonic() >= until_s:
+            return counts
+        time.sleep(_LOOK_S)
 
 
 def _rules(
