@@ -62,7 +62,7 @@ def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
         begin = f" whose name begins with {prefix!r}" if prefix else ""
         click.echo(f"no queues{begin} in {invocation.place.name}")
         return
-    heads = ("queue", "ready", "in flight", "delayed", "dead", "")
+    heads = ("queue", "ready", "in flight", "delayed", "given up", "")
     rows = [
         (name, *(f"{count:,}" for count in _numbers(counts)), "paused" if counts.paused else "")
         for name, counts in found
@@ -88,13 +88,13 @@ def stats(invocation: Invocation, queue: str, as_json: bool) -> None:
     if as_json:
         _print_json({"topic": queue, **attrs.asdict(counts), "config": rules})
         return
-    ready, in_flight, delayed, dead = _numbers(counts)
+    ready, in_flight, delayed, given_up = _numbers(counts)
     rows = [
         ("queue", queue + (" (paused: nothing is handed out)" if counts.paused else "")),
         ("ready", f"{ready:,}"),
         ("in flight", f"{in_flight:,}"),
         ("delayed", f"{delayed:,}"),
-        ("dead letters", f"{dead:,} so far" + (f", in {config.dead_letter}" if config.dead_letter else "")),
+        ("given up", f"{given_up:,} in all" + (f", to {config.dead_letter}" if config.dead_letter else "")),
         ("last job put", moment(found.last_write_ts)),
     ]
     rows += [(name, str(value)) for name, value in rules.items() if value]
