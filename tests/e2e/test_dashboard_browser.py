@@ -387,6 +387,7 @@ def test_a_queue_shows_who_holds_what_and_its_dead_letters_go_back(
     mails = client.queue("mails")
     with looking(browser, url, "#/topics/mails/jobs") as page:
         until(page, "17 ready, 2 in flight, 1 delayed.")
+        until(page, "1 done, given up, deleted, expired or lost; 2 to 21: 20 live.")
         held = page.get_by_role("region", name="In flight").locator("tbody tr")
         expect(held).to_have_count(2)
         expect(page.get_by_role("figure", name="Jobs").get_by_role("row").last).to_have_text(

@@ -1,5 +1,5 @@
 // A topic as a line of its seqs, 1 on the left, the head on the right: what was lost to caps and age, what went silently
-// (deleted, expired by itself), what lives, and marks on it.
+// (done, deleted, expired by itself), what lives, and marks on it.
 import { svg, count } from "./dom.mjs"
 
 const WIDTH = 1000
@@ -15,7 +15,7 @@ export function seqLine(state, { marks = [], gaps = [], height = 14 } = {}) {
     parts.push(svg("rect", { class: kind, x: Math.min(x(from), WIDTH - width), y: 0, width, height }, svg("title", {}, text)))
   }
   part("lost", 1, floor - 1, `${range(1, floor - 1)}: lost to the caps or the age`)
-  part("gone", Math.max(floor, 1), earliest - 1, `${range(floor, earliest - 1)}: deleted, expired or lost`)
+  part("gone", Math.max(floor, 1), earliest - 1, `${range(floor, earliest - 1)}: ${gone(state)}`)
   part("live", earliest, head, `${range(earliest, head)}: ${count(state.count)} live`)
   for (const gap of gaps) part("lost", gap.gap_from, gap.gap_to, `${range(gap.gap_from, gap.gap_to)}: lost (${gap.reason})`)
   for (const { seq, kind, text } of marks) {
@@ -25,13 +25,18 @@ export function seqLine(state, { marks = [], gaps = [], height = 14 } = {}) {
   return svg("svg", { class: "seqs", viewBox: `0 0 ${WIDTH} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": told(state) }, parts)
 }
 
-export function told({ head_seq: head, earliest_seq: earliest, evict_floor: floor, count: live }) {
+export function told(state) {
+  const { head_seq: head, earliest_seq: earliest, evict_floor: floor, count: live } = state
   if (head === 0) return "Nothing was written yet."
   const words = []
   if (floor > 1) words.push(`${range(1, floor - 1)} lost to the caps or the age`)
-  if (earliest > floor) words.push(`${range(floor, earliest - 1)} deleted, expired or lost`)
+  if (earliest > floor) words.push(`${range(floor, earliest - 1)} ${gone(state)}`)
   if (earliest <= head) words.push(`${range(earliest, head)}: ${count(live)} live`)
   return `${words.join("; ")}.`
+}
+
+function gone({ type }) {
+  return `${type === "queue" ? "done, given up, " : ""}deleted, expired or lost`
 }
 
 function range(from, to) {
