@@ -204,10 +204,10 @@ def _print_one(found: Schedule, *, as_json: bool) -> None:
         ("last fired", moment(found.last_fired)),
         ("next", moment(found.next_fire)),
     ]
-    shown = {name: repr(value) for name, value in found.record.items()}
+    shown = {name: json_line(value).rstrip(b"\n") for name, value in found.record.items()}
     if is_json:
-        shown["data"] = on_one_line(found.raw).decode()
-    rows += shown.items()
+        shown["data"] = on_one_line(found.raw)
+    rows += [(name, text.decode()) for name, text in shown.items()]
     print_table(("", ""), rows)
 
 
