@@ -113,7 +113,7 @@ def test_a_consumer_from_which_nothing_is_followed(
         (
             ("show", "quakes", "none"),
             1,
-            "topic 'quakes' has no consumer 'none'; topics consumer set quakes none",
+            "topic 'quakes' has no consumer 'none': it has c (topics consumer ls quakes)\n",
         ),
         (("commit", "quakes", "none", "1"), 1, "topic 'quakes' has no consumer 'none'"),
         (("commit", "quakes", "c", "2"), 2, "2 is beyond the head of topic 'quakes', which is 1"),

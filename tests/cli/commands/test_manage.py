@@ -50,6 +50,7 @@ def test_create_leaves_a_topic_that_is_there_as_it_is(call: Call) -> None:
     refused = call("create", "t", "cap_records=1")
     assert (refused.code, refused.out) == (1, b"")
     assert "cap_records: 9 there, 1 asked" in refused.err
+    assert "take it as it is (--exist-ok), or change it (topics configure t cap_records=1)" in refused.err
     assert call("create", "t", "cap_records=1", "--exist-ok", "--json").lines == made
     assert call("state", "t", "--json").lines[0]["count"] == 3
 
@@ -78,6 +79,17 @@ def test_delete_takes_one_selector_or_both(call: Call) -> None:
     with topics.open("topics-data") as store:
         store.topic("t").put_many([{"data": i, "tag": "ab" if i % 2 else "b"} for i in range(1, 11)])
 
+    positional = call("delete", "t", "6")
+    assert (
+        positional.code,
+        "--before 6 deletes those below that seq, --match 6 deletes" in positional.err,
+    ) == (
+        2,
+        True,
+    )
+    assert call("delete", "t", "a").err == (
+        "topics: say by an option which records: --match a deletes those with that tag\n"
+    )
     refused = call("delete", "t", "--before", "6", "--match", "a*")
     assert (refused.code, 'write ["tag", "Glob", "a*"]' in refused.err) == (2, True)
     assert call("delete", "t", "--before", "6", "--match", '["tag", "Glob", "a*"]', "--json").lines[0] == {

@@ -59,7 +59,8 @@ def ls(invocation: Invocation, topic: str, as_json: bool) -> None:
 def show(invocation: Invocation, topic: str, name: str, as_json: bool) -> None:
     """Show where a consumer stands."""
     with invocation.reading() as store:
-        _tell(store.topic(topic).consumer(name).position(), "", as_json=as_json)
+        handle = store.topic(topic)
+        _tell(_position(handle, handle.consumer(name)), "", as_json=as_json)
 
 
 @consumer.command("set")
@@ -118,7 +119,7 @@ def rm(invocation: Invocation, topic: str, names: tuple[str, ...], as_json: bool
         handle = store.topic(topic)
         found = [handle.consumer(name) for name in dict.fromkeys(names)]
         for one in found:
-            _check_there(handle, one)  # all are, or none goes
+            _position(handle, one)  # all are, or none goes
         for one in found:
             deleted = one.delete()
             if as_json:
@@ -127,12 +128,12 @@ def rm(invocation: Invocation, topic: str, names: tuple[str, ...], as_json: bool
                 click.echo(f"{topic}: {one.name} deleted")
 
 
-def _check_there(topic: Topic, asked: Consumer) -> None:
+def _position(topic: Topic, asked: Consumer) -> ConsumerState:
     """Raises `Failed`, with those that there are."""
     from topics.kernel.errors import Code, Rejected
 
     try:
-        asked.position()
+        return asked.position()
     except Rejected as refused:
         if refused.code is not Code.CONSUMER_NOT_FOUND:
             raise

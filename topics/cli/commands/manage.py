@@ -5,8 +5,10 @@ A config is given as `field=value`; times may be written `5m`, sizes `10MiB`.
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -51,8 +53,24 @@ def create(
     config = parse_fields(fields)
     with invocation.writing() as store:
         what = "created" if store.config(topic) is None else "is there already, as it was"
-        made = store.create(topic, exist_ok=exist_ok, **config)
+        with _naming_options(shlex.join(["topics", "configure", topic, *fields])):
+            made = store.create(topic, exist_ok=exist_ok, **config)
         _print_config(topic, made.state().config, what, as_json=as_json)
+
+
+@contextmanager
+def _naming_options(configure: str) -> Iterator[None]:
+    """What is advised for a topic that is there is named as here."""
+    from topics.kernel.errors import Rejected
+
+    try:
+        yield
+    except Rejected as refused:
+        if refused.detail.get("reason") != "config":
+            raise
+        message = refused.message.replace("(exist_ok)", "(--exist-ok)")
+        message = message.replace("(configure, PATCH)", f"({configure})")
+        raise Rejected(refused.code, message, **refused.detail) from refused
 
 
 @click.command()
@@ -149,7 +167,7 @@ def rm(invocation: Invocation, topics: tuple[str, ...], yes: bool, if_empty: boo
                 click.echo(f"{found.topic}: deleted, with {counted(found.count, 'record')}")
 
 
-@click.command()
+@click.command(context_settings={"allow_extra_args": True})
 @click.argument("topic", type=TOPIC)
 @click.option("--before", type=click.IntRange(0), metavar="SEQ", help="The records below this seq.")
 @click.option(
@@ -165,6 +183,12 @@ def delete(invocation: Invocation, topic: str, before: int | None, match: str | 
 
     Readers get no tombstone for these: what is deleted on purpose is not lost.
     """
+    if others := click.get_current_context().args:
+        which = f"--before {others[0]} deletes those below that seq, " if others[0].isdecimal() else ""
+        raise Failed(
+            f"say by an option which records: {which}--match {others[0]} deletes those with that tag",
+            code=USAGE,
+        )
     if before is None and match is None:
         raise Failed("say which records: --before SEQ, --match TAG, or both", code=USAGE)
     with invocation.changing() as store:
