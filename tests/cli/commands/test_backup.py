@@ -265,7 +265,7 @@ def test_verify_names_what_is_wrong_and_ends_with_one_and_with_two_if_it_could_n
     [
         (["backup", "d/x", "--data", "d"], 2, "lies inside d"),
         (["backup", "d", "--data", "d"], 2, "lies inside d"),
-        (["backup", "nowhere/b", "--data", "nothing"], 1, "nothing does not exist"),
+        (["backup", "nowhere/b", "--data", "nothing"], 2, "nothing does not exist"),
         (["backup", "/proc/b", "--data", "d"], 1, "cannot be written"),
         (["backup", "b", "--url", "http://127.0.0.1:1"], 1, "127.0.0.1:1"),
         (["verify", "nothing"], 2, "topics: BACKUP: nothing is no directory: name what topics backup has written"),

@@ -81,7 +81,7 @@ def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
 def test_no_directory_is_made_for_a_schedule_whose_topic_cannot_be_there(call: Call, tmp_path: Path) -> None:
     answer = call("schedule", "put", "s", "--topic", "t", "--every", "1h", "--data", str(tmp_path / "none"))
 
-    assert answer.code == 1
+    assert answer.code == 2
     assert "does not exist" in answer.err
     assert not (tmp_path / "none").exists()
 

@@ -101,7 +101,7 @@ def test_a_directory_in_use_names_its_owner(call: Call, spawn: Spawn) -> None:
 def test_debug_shows_the_traceback(call: Call) -> None:
     for arguments in (("--debug", "get", "t"), ("get", "t", "--debug")):
         answer = call(*arguments)
-        assert answer.code == 1
+        assert answer.code == 2
         assert "Traceback" in answer.err
         assert answer.err.splitlines()[-1].startswith("topics: ")
 
@@ -330,3 +330,26 @@ def test_an_empty_path_is_refused_in_words(call: Call) -> None:
         answer = call(*arguments)
         assert answer.code == 2
         assert "the path is empty; name one" in one_line(answer)
+
+
+@pytest.mark.parametrize("root", ["absent", "empty"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("get", "t"),
+        ("ls",),
+        ("rm", "t"),
+        ("compact",),
+        ("backup", "b"),
+        ("queue", "ls"),
+        ("why", "t", "1"),
+        ("fsck",),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_directory_that_holds_nothing_was_named_wrongly(
+    call: Call, command: tuple[str, ...], root: str, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+
+    assert call(*command, "--data", root).code == 2

@@ -96,9 +96,11 @@ class DirectoryTarget:
     def _there(self, *, fire_schedules: bool) -> Iterator[TopicStore]:
         root = self.root
         if not root.exists():
-            raise Failed(f"{root} does not exist, so nothing is stored there; {self._elsewhere()}")
+            raise Failed(
+                f"{root} does not exist, so nothing is stored there; {self._elsewhere()}", code=USAGE
+            )
         if root.is_dir() and not (root / "FORMAT").exists() and not any(root.iterdir()):
-            raise Failed(f"{root} is empty, nothing is stored there; {self._elsewhere()}")
+            raise Failed(f"{root} is empty, nothing is stored there; {self._elsewhere()}", code=USAGE)
         with self._open(create=False, read_only=is_backup(root), fire_schedules=fire_schedules) as store:
             yield store
 
