@@ -17,6 +17,7 @@ import pytest
 import topics
 from tests.support.embedded import wait_until
 from topics.cli.demo.private_server import PrivateServer
+from topics.kernel.limits import MIB
 
 Call = Callable[..., Any]
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
@@ -363,3 +364,13 @@ def test_tail_ends_quietly_when_nobody_reads_it(tail: Any, server: PrivateServer
         assert child.wait(20) == 0
         assert child.stderr is not None
         assert child.stderr.read() == b""
+
+
+def test_what_a_record_may_have_is_for_the_server_to_say(call: Call, tmp_path: pathlib.Path) -> None:
+    with PrivateServer(tmp_path / "s", tmp_path, settings={"max_record_bytes": str(2 * MIB)}) as server:
+        fits = call("put", "t", "--format", "text", "--url", server.url, stdin=b"x" * (2 * MIB - 2))
+        above = call("put", "t", "--format", "text", "--url", server.url, stdin=b"x" * 5 * MIB)
+
+    assert (fits.code, fits.err) == (0, "")
+    assert above.code == 1
+    assert f"and a record may have {2 * MIB}; nothing is stored" in above.err

@@ -32,7 +32,7 @@ from topics.cli.exchange.exporting import FORMATS, Exported, export_to, format_o
 from topics.cli.exchange.importing import FORMATS as IMPORTS
 from topics.cli.exchange.importing import ImportedFile
 from topics.cli.exchange.outlet import is_standard_output
-from topics.cli.exchange.putting import PutRules, Putting, check_key, put_all
+from topics.cli.exchange.putting import PutRules, Putting, check_key, line_max, put_all
 from topics.cli.io.interrupts import stopping_gently
 from topics.cli.io.paths import check_overwrites, force_option
 from topics.cli.io.quantities import counted, seqs
@@ -219,7 +219,7 @@ def _import_file(
         with invocation.writing() as store, stopping_gently() as gently:
             is_new = bool(config) and is_missing(store, topic)
             handle = store.create(topic, **config) if config else store.topic(topic)
-            records = file.records(line_max=store.limits.record_bytes, from_line=rules.from_line)
+            records = file.records(line_max=line_max(store), from_line=rules.from_line)
             putting = Putting(store, handle, records, file.origin, rules, gently)
             putting.is_created = is_new
             put_all(putting, as_json=as_json)

@@ -20,7 +20,15 @@ from topics.cli.core.invocation import (
     json_option,
     pass_invocation,
 )
-from topics.cli.exchange.putting import BATCH_DEFAULT, PlacedRecord, PutRules, Putting, check_key, put_all
+from topics.cli.exchange.putting import (
+    BATCH_DEFAULT,
+    PlacedRecord,
+    PutRules,
+    Putting,
+    check_key,
+    line_max,
+    put_all,
+)
 from topics.cli.io.feed import FORMATS, Payloads, field_text, format_of, payloads
 from topics.cli.io.interrupts import stopping_gently
 from topics.cli.io.quantities import counted, parse_duration_ms
@@ -103,7 +111,7 @@ def put(
                     f"topics create {topic} type=queue"
                 )
             handle = _topic(store, topic, durability)
-            read = payloads(source, form, line_max=store.limits.record_bytes)
+            read = payloads(source, form, line_max=line_max(store))
             found: Counter[str] = Counter()
             records = _records(read, labels, found, from_line=rules.from_line)
             putting = Putting(store, handle, records, source, rules, gently)

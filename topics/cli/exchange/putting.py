@@ -20,7 +20,7 @@ from topics.cli.io.interrupts import Interrupts
 from topics.cli.io.quantities import counted, rate, seqs, size
 from topics.cli.io.source import BadLine
 from topics.cli.io.terminal import has_bar, json_line, progress
-from topics.kernel.limits import MIB
+from topics.kernel.limits import DECOMPRESSED_MAX, MIB
 
 if TYPE_CHECKING:
     from topics.calls.blocking import Topic, TopicStore
@@ -49,6 +49,11 @@ class RecordSource(Protocol):
     def is_waiting(self) -> bool:
         """True if what was there is handed out, and the next bytes are not there yet."""
         ...
+
+
+def line_max(store: TopicStore) -> int:
+    """How long a line may be. What a server takes only that can say: for one it is what no record may be above."""
+    return DECOMPRESSED_MAX if store.is_remote else store.limits.record_bytes
 
 
 @attrs.frozen(kw_only=True)

@@ -99,7 +99,9 @@ class InputSource:
                         yield number, line[:-1] if line.endswith(b"\r") else line
                 self._at_edge = False
             if len(rest) > line_max + LINE_SLACK:
-                raise BadLine(number + 1, f"is longer than the {line_max} bytes a record may have")
+                raise BadLine(
+                    number + 1, f"is longer than the {line_max} bytes a record may have (max_record_bytes)"
+                )
         if rest:
             yield number + 1, rest
 

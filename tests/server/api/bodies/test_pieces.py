@@ -200,6 +200,9 @@ def test_a_write_with_too_many_of_something_is_refused_before_they_are_built(bod
 
     assert refused.code.value == code
     assert peak < 4 * MIB
+    if "its text" in str(refused):
+        assert refused.detail["limit"] == LIMITS.record_bytes
+        assert f"and a record may have {LIMITS.record_bytes}" in str(refused)
 
 
 @pytest.mark.rule("H1.52")

@@ -89,7 +89,7 @@ def _slimmed(text: bytes, limits: Limits) -> bytes:
     try:
         for name in walk.members():
             if walk.peek() == b"[" and name not in FIELDS:
-                for _ in walk.runs(name):
+                for _ in walk.runs(name, limits.record_bytes):
                     pass
                 continue
             value = walk.value(name)

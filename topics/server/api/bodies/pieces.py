@@ -76,9 +76,9 @@ class JsonWalk:
         if self.peek():
             raise self._malformed("trailing characters")
 
-    def runs(self, name: str) -> Iterator[memoryview]:
-        """The elements of the list that is next, as many together as fit into a run, with the commas between them.
-        `name`: of the list; an error names an element by its place in the run.
+    def runs(self, name: str, record_bytes_max: int) -> Iterator[memoryview]:
+        """The records of the list that is next, as many together as fit into a run, with the commas between them.
+        `name`: of the list; an error names a record by its place in the run.
         """
         assert self.peek() == b"["
         self.at += 1
@@ -93,17 +93,17 @@ class JsonWalk:
             else:
                 count = 0
                 while more and self.at - start < RUN_BYTES:
-                    self.value(f"{name}[{count}]", Code.RECORD_TOO_LARGE)
+                    self.value(f"{name}[{count}]", record_bytes_max)
                     end = self.at
                     more = self._more(b"]")
                     count += 1
             yield self._view[start:end]
 
-    def value(self, name: str, too_long: Code = Code.INVALID_REQUEST) -> memoryview:
-        """The text of the value that is next, and perhaps white space behind it.
+    def value(self, name: str, record_bytes_max: int | None = None) -> memoryview:
+        """The text of the value that is next, and perhaps white space behind it. `record_bytes_max`: if it is a record.
 
         Raises:
-            Rejected: invalid_request, it is no JSON; `too_long`, naming `name`.
+            Rejected: invalid_request, it is no JSON, or too long; record_too_large. They name `name`.
         """
         self.peek()
         start = self.at
@@ -119,13 +119,13 @@ class JsonWalk:
                 place = _BYTE.search(message)
                 cut = place is None or int(place[1]) > stop - start - _CUT_BYTES
                 if cut and stop < len(self._text):
-                    raise self._too_long(name, too_long) from None
+                    raise self._too_long(name, record_bytes_max) from None
                 message = _BYTE.sub(lambda found: f"(byte {start + int(found[1])})", message)
                 raise invalid(self._field, f"is not JSON: {message}") from None
             stop = start + int(behind[1]) - 1  # it has read that byte, and stands behind it
         else:
             if stop < len(self._text):
-                raise self._too_long(name, too_long)
+                raise self._too_long(name, record_bytes_max)
         self.at = stop
         return self._view[start:stop]
 
@@ -155,10 +155,13 @@ class JsonWalk:
         message = "Input data was truncated" if ended else f"JSON is malformed: {what} (byte {self.at})"
         return invalid(self._field, f"is not JSON: {message}")
 
-    def _too_long(self, name: str, code: Code) -> Rejected:
+    def _too_long(self, name: str, record_bytes_max: int | None) -> Rejected:
         most = self._value_bytes_max
         message = f"{name}: its text in a large body is longer than {most} bytes"
-        return Rejected(code, message, field=name, limit=most)
+        if record_bytes_max is None:
+            return Rejected(Code.INVALID_REQUEST, message, field=name, limit=most)
+        message += f", and a record may have {record_bytes_max}"
+        return Rejected(Code.RECORD_TOO_LARGE, message, field=name, limit=record_bytes_max)
 
 
 def check_utf8(text: bytes, *, field: str, slice_bytes: int = MIB) -> None:
@@ -225,7 +228,7 @@ def write_pieces(body: bytes, known: Collection[str], limits: Limits) -> Iterato
             raise invalid(name, "is given twice, in a large body")
         if name == "records" and walk.peek() == b"[":
             rest[name] = b'"records":[]'
-            for run in walk.runs(name):
+            for run in walk.runs(name, limits.record_bytes):
                 yield b"".join((_RECORDS, run, b"]}"))
         else:
             rest[name] = _member(walk, name, known, JSON_DEPTH_MAX + WRAP)
