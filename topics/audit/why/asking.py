@@ -16,7 +16,7 @@ import msgspec
 from topics.audit.why.events import ENDINGS, events_of
 from topics.audit.why.folding import WatchedSeqs
 from topics.audit.why.kept_log import Budget, KeptLog, read_kept
-from topics.audit.why.standing import Live, Reader, account_told_to_reader, arrived_as, live_of, parts_of
+from topics.audit.why.standing import Live, Reader, arrived_as, live_of, parts_of
 from topics.audit.why.starts import FoldStart, no_start, read_snapshots, starts
 from topics.audit.why.waiting import waits_of
 from topics.audit.why.writes import stored_event
@@ -37,6 +37,7 @@ from topics.kernel.config import Durability, TopicType
 from topics.kernel.errors import CannotOpen, Code, Corrupt, Rejected, Unusable, invalid, not_a_queue
 from topics.kernel.limits import REPLANS_MAX, SCAN_SEQS_MAX, WHY_MS_MAX, WHY_PARTS_MAX
 from topics.kernel.ports import Disk
+from topics.log.reads import tombstone
 from topics.log.topic import Topic
 
 T = TypeVar("T")
@@ -378,7 +379,7 @@ def _range(known: _KnownTopic, from_seq: int, to_seq: int | None, reader: Reader
     head = topic.head_seq
     last = min(known.watch.last, head)
     wanted = head if to_seq is None else min(to_seq, head)
-    gap = account_told_to_reader(topic, from_seq + 1, known.now_ms) if from_seq < head else None
+    gap = tombstone.classify(topic.index, topic.floors, from_seq, same_epoch=True).gap
     parts = parts_of(topic, from_seq + 1, last, known.now_ms, known.watch.ends, reader, parts_max)
     last = parts[-1].last if parts else last
     return WhyRange(
@@ -389,7 +390,7 @@ def _range(known: _KnownTopic, from_seq: int, to_seq: int | None, reader: Reader
         to_seq=max(last, from_seq),
         head_seq=head,
         parts=parts,
-        reason=None if gap is None else gap.reason,
+        reason=None if gap is None else gap.reason.value,
         gap_to=None if gap is None else gap.gap_to,
         next_from_seq=last if last < wanted else None,
         log=known.log_told(),

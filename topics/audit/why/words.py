@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from topics.codec.why import Event, LogTold, Part, Sentence, Wait, Why, WhyRange
+from topics.log.floors import Reason
 from topics.log.jobs.rows import EXPIRED
 
 When = Callable[[int], str]
@@ -81,7 +82,12 @@ def _of_range(found: WhyRange, when: When) -> Iterator[str]:
     """What is said of a reader's range beside its parts."""
     if not found.parts:
         yield f"there is nothing above {found.from_seq}: the head is {found.head_seq}"
-    if found.gap_to is not None:
+    if found.reason == Reason.RECREATED.value:
+        yield (
+            f"a read from {found.from_seq} is taken for one of an earlier topic of this name: it is told"
+            f" [{found.reason}], and begins anew"
+        )
+    elif found.gap_to is not None:
         yield f"a read from {found.from_seq} begins with a tombstone up to {found.gap_to} [{found.reason}]"
     if found.log.folded_from != "creation" and any(
         part.state in _GONE and part.since is None for part in found.parts
