@@ -19,7 +19,8 @@ Call = Callable[..., Any]
 
 @pytest.mark.rule("Q4.13", "Q4.15", "Q4.16", "O2.9")
 def test_a_queue_is_looked_at_paused_and_emptied(at: Call) -> None:
-    at("create", "q", "type=queue", "dead_letter=dead", "max_deliveries=9")
+    backoff = '{"base_ms":1000,"factor":2,"max_ms":9000}'
+    at("create", "q", "type=queue", "dead_letter=dead", "max_deliveries=9", f"retry_backoff={backoff}")
     at("create", "log")
     at("put", "q", "--key", "k", stdin=b"1\n2\n")
     at("put", "q", "--priority", "7", stdin=b'{"a": 1}\n')
@@ -38,6 +39,7 @@ def test_a_queue_is_looked_at_paused_and_emptied(at: Call) -> None:
         "dead",
         9,
     )
+    assert '{"base_ms":1000,"factor":2.0,"max_ms":9000}' in at("queue", "stats", "q").text
     assert "given up 0 in all, to dead" in " ".join(at("queue", "stats", "q").text.split())
 
     ready = at("queue", "peek", "q", "--json").lines

@@ -118,7 +118,7 @@ def state(invocation: Invocation, topic: str, as_json: bool) -> None:
         ("evict_floor", f"{found.evict_floor} ({_floor_words(found)})"),
         ("last write", moment(found.last_write_ts)),
     ]
-    rows += [(name, _config_value(value)) for name, value in _changed(found.config).items()]
+    rows += [(name, config_value(value)) for name, value in _changed(found.config).items()]
     print_table(("", ""), rows)
 
 
@@ -296,7 +296,7 @@ def _print_config(topic: str, config: TopicConfig, what: str, *, as_json: bool) 
     if as_json:
         _print_json({"topic": topic, "config": config.echo()})
         return
-    changed = ", ".join(f"{name}={_config_value(value)}" for name, value in _changed(config).items())
+    changed = ", ".join(f"{name}={config_value(value)}" for name, value in _changed(config).items())
     click.echo(f"{topic}: {what} ({changed})")
 
 
@@ -312,7 +312,7 @@ def _changed(config: TopicConfig) -> dict[str, Any]:
     }
 
 
-def _config_value(value: object) -> str:
+def config_value(value: object) -> str:
     import msgspec
 
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 import click
 
+from topics.cli.commands.manage import config_value
 from topics.cli.commands.queues.leases import ack, claim, extend, nack
 from topics.cli.completion.types import QUEUE, TOPIC
 from topics.cli.core.failure import USAGE, Failed, asked_ms, say
@@ -97,7 +98,7 @@ def stats(invocation: Invocation, queue: str, as_json: bool) -> None:
         ("given up", f"{given_up:,} in all" + (f", to {config.dead_letter}" if config.dead_letter else "")),
         ("last job put", moment(found.last_write_ts)),
     ]
-    rows += [(name, str(value)) for name, value in rules.items() if value]
+    rows += [(name, config_value(value)) for name, value in rules.items() if value]
     print_table(("", ""), rows)
 
 
