@@ -2,13 +2,14 @@
 
 import json
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
 from tests.server.api.asking import ask
 from tests.server.api.asking import said as said_of
-from tests.server.planes import JSON
+from tests.server.planes import JSON, Wire
 from tests.server.wire.events import Events
 from tests.server.wire.playing import pass_time
 from tests.server.wire.watching import place, said_by, seqs
@@ -576,7 +577,10 @@ async def test_a_strong_watch_of_an_ephemeral_topic_is_as_any(mock_clock, kind):
 async def test_a_record_is_read_and_encoded_once_for_all(mock_clock):
     async with place() as here:
         await here.put(1)
+        await here.put(1, topic="u")
         streams = [await here.stream(topics={"t": {"tail": True}}) for _ in range(20)]
+        streams += [await here.stream(topics={"t": {"tail": True}, "u": {"tail": True}})]
+        await caught_up(streams[-1])
         streams += [await here.stream(topics={"t": {"tail": True}}, consistency="strong")]
         for events in streams:
             await caught_up(events)
@@ -753,6 +757,65 @@ async def test_where_there_is_no_memory_the_stream_says_so_and_goes_on(mock_cloc
         await pass_time(1.5)
         assert seqs(await events.told()) == [1]
         await here.gone(events)
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+async def test_whose_turn_comes_late_is_not_given_what_was_deleted_since(mock_clock, is_shared):
+    """Two topics have news at once: that of the second is not taken while what came of the first is stuck."""
+    async with place() as here:
+        for topic in "ab":
+            await here.put(0, topic=topic)
+        slow = await here.stream(topics={"a": {}, "b": {}}, back=400)
+        quick = await here.stream(topics={"a": {}, "b": {}}, limit=0 if is_shared else 7)
+        for events in (slow, slow, quick, quick):
+            await caught_up(events)
+        other = attrs.evolve(here, plane=Wire(here.site, here.nursery, None))
+        async with trio.open_nursery() as nursery:  # one write: both are told in one go
+            nursery.start_soon(lambda: here.put("x" * 70000, topic="a"))
+            nursery.start_soon(lambda: other.put("x" * 70000, topic="b"))
+        assert [seqs(await quick.told()), seqs(await quick.told())] == [[2], [2]]
+        for topic in "ab":
+            await here.ask(f"topics/{topic}/delete", before_seq=3)
+        assert seqs(await slow.told()) == [2]  # it was on its way
+        await here.settled()
+        assert not slow.has_more()
+        await here.gone(slow, quick)
+
+
+async def test_what_was_lost_is_too_old_also_if_more_follows(mock_clock):
+    async with place() as here:
+        await here.make(cap_records=2)
+        await here.put(1, 2, 3, 4)
+        events = await here.stream(topics={"t": {}}, limit=1)
+        assert (await events.told())[2]["reason"] == "from_seq_too_old"
+        assert seqs(await events.told()) == [3]
+        await here.gone(events)
+
+
+async def test_the_id_of_a_record_is_of_the_epoch_that_was_asked_for(mock_clock):
+    async with place() as here:
+        await here.put(1)
+        await here.delete()
+        await here.put(2)
+        events = await here.stream(topics={"t": {"from_seq": 1, "epoch": 1}})
+        assert (await events.told())[2]["reason"] == "recreated"
+        record = await events.told()
+        assert (seqs(record), said_by(record[1])) == ([1], {"t": [1, 2]})
+        await here.gone(events)
+
+
+async def test_tombstones_are_counted_for_each_who_is_told(mock_clock):
+    async with place() as here:
+        await here.make(cap_records=1)
+        streams = [await here.stream(topics={"t": {"tail": True}}) for _ in range(3)]
+        for events in streams:
+            await caught_up(events)
+        await here.put(1, 2, 3)  # two of them are lost at once
+        for events in streams:
+            assert (await events.told())[0] == "tombstone"
+            assert seqs(await events.told()) == [3]
+        assert sum(here.runtime.pages.tombstones.values()) == 3
+        await here.gone(*streams)
 
 
 async def test_what_others_were_given_is_held_by_each_who_is_slow(mock_clock):

@@ -37,7 +37,7 @@ from topics.server.api.message import Answer, Unbounded
 from topics.server.api.resources.reads import ReaderIn, shown_form
 from topics.server.api.resources.records import match_of
 from topics.server.api.routes import Body, Route
-from topics.server.api.watching.frames import record_event, record_event_of_one
+from topics.server.api.watching.frames import record_event
 from topics.server.api.watching.sessions import SESSION_TTL_MS
 from topics.server.api.watching.stream import WatchStream
 from topics.server.auth.scopes import Names
@@ -244,12 +244,7 @@ async def begin_watch(call: HandlerCall) -> Answer:
         call.key.check_name(name, field="topics")
     await call.runtime.mover.catch_up(*request.starts)
     places = find_topics(call.runtime.engine, request.starts, lenient=lenient)
-    subscriptions = [
-        subscription_of(
-            request, place, record_event_of_one(place.epoch) if len(places) == 1 else record_event
-        )
-        for place in places.values()
-    ]
+    subscriptions = [subscription_of(request, place, record_event) for place in places.values()]
     session = call.site.watches().begin(call.key, subscriptions, heartbeat_s=request.heartbeat_ms / 1000)
     fields: dict[str, Any] = {
         "wid": session.wid,

@@ -2,8 +2,7 @@
 
 An id is base64url of JSON: a map of topics to seqs, or to `[seq, epoch]` where a topic was created anew since the watch
 began; for a watch of many topics the number of a checkpoint, as `[number]`. The text of a record event is the same for
-every watcher but for its id, which comes last, so that it is made once for all of them; for watches of one topic with
-its id.
+every watcher but for its id, which comes last, so that it is made once for all of them.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ from typing import Final
 import msgspec
 
 from topics.calls.page import tombstone_fields
-from topics.embed.aio.pages import Shown
 from topics.kernel.errors import TopicsError
 from topics.kernel.limits import U64_MAX
 from topics.log.floors import Gap, Reason
 from topics.log.reads.diff import DiffPlan
 from topics.log.reads.watching import after_gap
 from topics.server.api.errors import STATUS, shown_code
-from topics.server.api.events import event, with_id
+from topics.server.api.events import event
 
 ID_BYTES_MAX: Final = 32 * 1024  # of an id that a client gives back; a head is no larger
 _encode: Final = msgspec.json.Encoder().encode
@@ -75,17 +73,6 @@ def record_event(plan: DiffPlan, records: bytes) -> bytes:
     return event(b"record", record_fields(plan, records))
 
 
-@lru_cache(1024)  # so that all who watch one topic have the same: `view_of`
-def record_event_of_one(epoch: int) -> Shown:
-    """With the id that watches have of one topic which was of this epoch when they began."""
-
-    def shown(plan: DiffPlan, records: bytes) -> bytes:
-        place = plan.next_from_seq if plan.epoch == epoch else (plan.next_from_seq, plan.epoch)
-        return with_id(record_event(plan, records), id_of({plan.topic: place}))
-
-    return shown
-
-
 def topic_error(topic: str, error: TopicsError, *, retry_ms: int) -> bytes:
     """What happened to one topic: 429, and it is tried again, or this was all of it. `code`: the status that the same
     error has as an answer.
@@ -107,6 +94,12 @@ def last_event(status: int, reason: str, message: str) -> bytes:
 
 def id_of(places: Mapping[str, int | tuple[int, int]]) -> bytes:
     return urlsafe_b64encode(_encode(places)).rstrip(b"=")
+
+
+@lru_cache(1024)
+def id_of_one(topic: str, place: int | tuple[int, int]) -> bytes:
+    """Most watches are of one topic, and many of the same."""
+    return id_of({topic: place})
 
 
 def checkpoint_id(number: int) -> bytes:

@@ -23,7 +23,7 @@ from topics.embed.aio.wheel import Wheel
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.ports import Entropy
 from topics.server.api.slots import ConcurrencyLimit
-from topics.server.api.watching.frames import checkpoint_id, id_of, parse_id
+from topics.server.api.watching.frames import checkpoint_id, id_of, id_of_one, parse_id
 from topics.server.auth.keys import Key
 from topics.server.runtime.log import log
 
@@ -57,13 +57,11 @@ _NO_TRAIL: Final[deque[_Before]] = deque(
 
 
 class WatchSession:
-    """A watch. `key`: whose it is. `epochs`: of its topics, as they were when it began. `is_of_one`: it began with one,
-    and the text of its records has their id.
-    """
+    """A watch. `key`: whose it is. `epochs`: of its topics, as they were when it began."""
 
     __slots__ = (
-        "_begun", "_sessions", "_trail", "_trail_from", "epochs", "gone", "heartbeat_s", "is_of_one", "is_over", "key",
-        "number", "stream", "subscriptions", "tick", "wid",
+        "_begun", "_sessions", "_trail", "_trail_from", "epochs", "gone", "heartbeat_s", "is_over", "key", "number",
+        "stream", "subscriptions", "tick", "wid",
     )  # fmt: skip
 
     def __init__(
@@ -81,7 +79,6 @@ class WatchSession:
         self.subscriptions = dict(subscriptions)
         self.gone: dict[str, Watched] = {}  # those whose end was told, unless a client says that it was not
         self.epochs = epochs
-        self.is_of_one = len(epochs) == 1
         self.heartbeat_s = heartbeat_s
         self.stream: Superseded | None = None
         self.is_over = False
@@ -141,6 +138,8 @@ class WatchSession:
         if len(self.epochs) > PLAIN_ID_TOPICS_MAX:
             self._trail.append(_Before(self.number, subscription.topic, *before))
             return checkpoint_id(self.number)
+        if len(self.subscriptions) == 1 and not subscription.is_gone:
+            return id_of_one(subscription.topic, self._shown(subscription.topic, cursor, epoch))
         places = self._live_places()
         if not subscription.is_gone:
             places[subscription.topic] = self._shown(subscription.topic, cursor, epoch)

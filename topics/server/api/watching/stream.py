@@ -95,7 +95,7 @@ class WatchStream:
         if not self._unsent:
             self._room.release()  # the last piece has been taken
             self._arrived()
-        self._watcher.is_sending = False
+        self._watcher.sent()
         try:
             if self._watcher.has_ready:
                 await trio.lowlevel.checkpoint()  # who has much to read must not hold up the others
@@ -217,11 +217,7 @@ class WatchStream:
             before = here
         there = plan.next_from_seq, plan.epoch
         if step.text:
-            events.append(
-                step.text
-                if self._session.is_of_one
-                else with_id(step.text, self._session.event_id(one, *there, before=before))
-            )
+            events.append(with_id(step.text, self._session.event_id(one, *there, before=before)))
             before = there
         if step.turned:
             told = event(b"caught-up", caught_up_fields(plan))
