@@ -397,6 +397,19 @@ async def test_who_asks_much_and_reads_nothing_has_few_pieces_kept(mock_clock, i
         assert len(connection._link.outgoing.pieces) <= GATHERED_MAX + 1
 
 
+@pytest.mark.parametrize("at_once", [1, 400])
+async def test_behind_our_close_few_pieces_are_kept_too(mock_clock, is_told, at_once):
+    async with open_site() as site, socket_of(site, back=100, is_told=is_told) as (peer, connection):
+        await peer.send(frame(b"\xff"))
+        await wait_all_tasks_blocked()
+        for _ in range(8000 // at_once):
+            await peer.send(frame(b"x" * 125, PING) * at_once)
+            await wait_all_tasks_blocked()
+        outgoing = connection._link.outgoing
+        assert len(outgoing.pieces) <= GATHERED_MAX + 1
+        assert outgoing.size < 400_000
+
+
 async def test_what_is_left_of_a_piece_in_which_we_ended_is_read_up_to_the_close(mock_clock, is_told):
     async with open_site() as site, socket_of(site, is_told=is_told) as (peer, _):
         await peer.send(frame(b"\xff") + publish("x" * 7000) * 3)

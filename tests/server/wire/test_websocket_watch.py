@@ -5,7 +5,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.server.wire.playing import pass_time
-from tests.server.wire.sockets import close, living, socket_of, text
+from tests.server.wire.sockets import PING, PONG, TEXT, close, frame, living, socket_of, text
 from tests.server.wire.watching import place
 from topics.engine.commands import PutConsumer
 from topics.engine.consumers import consumer_states
@@ -89,6 +89,24 @@ async def test_a_topic_that_is_watched_again_is_watched_anew(mock_clock):
         await here.put(3)
         assert shape([await peer.message()]) == [("record", 3)]
         await peer.quiet()
+
+
+@pytest.mark.parametrize(
+    "asked", [text(op="unsubscribe", topic="t"), frame(b"?", PING)], ids=["unsubscribe", "ping"]
+)
+async def test_who_takes_more_slowly_than_there_is_to_push_is_heard(mock_clock, asked):
+    async with place() as here, socket_of(here.site, back=1000) as (peer, _):
+        for _ in range(10):
+            await here.put(*["x" * 300] * 200)
+        await peer.send(subscribe(limit=1))
+        await peer.messages(2)
+        await peer.send(frame(b"", PONG))
+        await here.settled()
+        await peer.send(asked)
+        behind = 0
+        while (got := await peer.frame()).opcode == TEXT and got.fields["op"] != "unsubscribed":
+            behind += 1
+        assert behind < 1000
 
 
 async def test_nothing_of_before_comes_behind_the_answer(mock_clock):

@@ -160,6 +160,13 @@ class Watcher:
         self._is_resting = False
         self._wake()
 
+    def sent(self) -> None:
+        """What was taken is on its way. What came before, and was not taken, may be old."""
+        if self.is_sending:
+            self.is_sending = False
+            for one in self._ready:
+                one.news = None
+
     async def take(self, room: AnswerRoom) -> list[bytes]:
         """What there is now, as much as is sent at once; nothing if nothing. `room` holds it from then on."""
         found: list[bytes] = []
@@ -330,7 +337,7 @@ class Pushing:
         try:
             while not self._watcher.is_draining and (messages := await self._watcher.take(self._room)):
                 await self._push(messages)
-                self._watcher.is_sending = False
+                self._watcher.sent()
                 self._pushed.unpark_all()
                 self._room.settle(0)
         finally:

@@ -171,7 +171,8 @@ class WebSocket(WebSocketSender):
         while True:
             if data is not None:
                 await self._take(data)
-            while self._goes_on and self._link.outgoing.enough:
+            # Not until it is less: who is pushed more than he takes is heard between one send and the next.
+            if self._goes_on and self._link.outgoing.enough:
                 await self._held_back()
             if not self._goes_on:
                 return False
@@ -230,6 +231,8 @@ class WebSocket(WebSocketSender):
                 while not frames.said_eof and self._hold() and (data := await link.edge.receive()):
                     frames.skip(data)
                     self._collect()
+                    while link.outgoing.enough:
+                        await self._moved.park()
         while link.outgoing.pieces:
             await self._moved.park()
 
