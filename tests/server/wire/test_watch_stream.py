@@ -514,20 +514,24 @@ async def test_a_session_ends_when_it_was_without_a_stream_for_so_long(mock_cloc
 async def test_a_heartbeat_comes_only_when_nothing_else_did(mock_clock, kind):
     async with place(kind) as here:
         await here.make()
-        events = await here.stream(topics={"t": {}}, heartbeat_ms=2000)
-        await caught_up(events)
+        streams = [await here.stream(topics={"t": {}}, heartbeat_ms=2000) for _ in range(2)]
+        for events in streams:
+            await caught_up(events)
         await pass_time(1.5)
         await here.put(1)
-        assert seqs(await events.told()) == [1]
+        for events in streams:
+            assert seqs(await events.told()) == [1]
         await pass_time(1.5)
-        assert not events.has_more()
+        assert not any(events.has_more() for events in streams)
         await pass_time(1)
-        assert await events.text() == f": hb {here.clock.now_ms()}"
+        for events in streams:
+            assert await events.text() == f": hb {here.clock.now_ms()}"
         await pass_time(1)
-        assert not events.has_more()
+        assert not any(events.has_more() for events in streams)
         await pass_time(1)
-        assert await events.text() == f": hb {here.clock.now_ms()}"
-        await here.gone(events)
+        for events in streams:
+            assert await events.text() == f": hb {here.clock.now_ms()}"
+        await here.gone(*streams)
 
 
 @pytest.mark.rule("H9.15", "O3.6")
@@ -757,6 +761,73 @@ async def test_where_there_is_no_memory_the_stream_says_so_and_goes_on(mock_cloc
         await pass_time(1.5)
         assert seqs(await events.told()) == [1]
         await here.gone(events)
+
+
+@pytest.mark.parametrize("text", ["x" * 300, "x" * 5000])
+async def test_all_who_rest_at_one_place_are_sent_the_same_each_with_his_own_id(mock_clock, text):
+    """One has watched since before the topic was created anew, one is slow, and one watches another topic, too."""
+    async with place() as here:
+        await here.put(0)
+        await here.put(0, topic="u")
+        wid = (await here.watch(topics={"t": {}}))["wid"]
+        await here.delete()
+        await here.put(1)
+        first, other = [await here.stream(topics={"t": {}}) for _ in range(2)]
+        slow = await here.stream(topics={"t": {}}, back=200)
+        before = await here.stream(wid=wid)
+        several = await here.stream(topics={"t": {}, "u": {}})
+        for events in (first, other, slow, before, several, several):
+            await caught_up(events)
+        ids = (first, {"t": 2}), (other, {"t": 2}), (before, {"t": [2, 2]}), (several, {"t": 2, "u": 1})
+        await here.put(text)
+        for events, number in ids:
+            record = await events.told()
+            assert (seqs(record), said_by(record[1])) == ([2], number)
+        await here.put("y", "z")
+        for events in (first, other, before, several):
+            assert seqs(await events.told()) == [3, 4]
+        for found in ([2], [3, 4]):
+            assert seqs(await slow.told()) == found
+        await here.put("w")
+        for events in (first, other, slow, before, several):
+            record = await events.told()
+            assert (seqs(record), events.has_more()) == ([5], False)
+        await here.gone(first, other, slow, before, several)
+
+
+async def test_what_was_sent_as_others_were_has_arrived(mock_clock):
+    """Who comes back and does not say how far he is goes on behind what was on its way, also if it went in part."""
+    async with place() as here:
+        await here.make()
+        wids = [(await here.watch(topics={"t": {}}))["wid"] for _ in range(3)]
+        streams = [
+            await here.stream(wid=wid, back=back)
+            for wid, back in zip(wids, (1 << 20, 1 << 20, 100), strict=True)
+        ]
+        for events in streams:
+            await caught_up(events)
+        await here.put("x" * 300)
+        for events in streams:
+            assert seqs(await events.told()) == [1]
+        await here.settled()
+        await here.gone(*streams)
+        streams = [await here.stream(wid=wid) for wid in wids]
+        for events in streams:
+            assert (await events.told())[0] == "caught-up"
+        await here.gone(*streams)
+
+
+async def test_what_others_were_sent_may_be_less_than_there_is(mock_clock):
+    async with place() as here:
+        await here.make()
+        streams = [await here.stream(topics={"t": {}}, limit=1) for _ in range(3)]
+        for events in streams:
+            await caught_up(events)
+        await here.put(1, 2)
+        for events in streams:
+            assert [seqs(await events.told()), seqs(await events.told())] == [[1], [2]]
+            assert (await events.told())[0] == "caught-up"
+        await here.gone(*streams)
 
 
 @pytest.mark.parametrize("is_shared", [True, False])

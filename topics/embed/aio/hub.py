@@ -65,6 +65,11 @@ class Subscribers:
     def come(self) -> None:
         self._come.set()
 
+    def at_hand(self, key: Hashable) -> Any:
+        """What was found under this key; None if nothing was yet."""
+        found = self._found.get(key)
+        return None if isinstance(found, trio.Event) else found
+
     def once_nowait(self, key: Hashable, find: Callable[..., T | None], *args: Any) -> T | None:
         """As `once`, if nobody has to wait for it."""
         found = self._found.get(key)

@@ -10,7 +10,7 @@ At the tail, watchers at one cursor who ask for the same are given one step, as 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import lru_cache, partial
 from typing import Final
 
@@ -65,9 +65,10 @@ class Watched(Subscription):
     def told(self, news: Subscribers) -> None:
         watcher = self.watcher
         assert watcher is not None
-        # Who is sending comes back later, when what others were given may be old.
-        self.news = None if watcher.is_sending else news
-        watcher.is_turn_of(self)
+        if watcher.sends_same is None or not watcher.sends_same(self, news):
+            # Who is sending comes back later, when what others were given may be old.
+            self.news = None if watcher.is_sending else news
+            watcher.is_turn_of(self)
 
     def end(self) -> None:
         assert self.watcher is not None
@@ -79,7 +80,8 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
     `plan`: a page; None if the topic was deleted, or cannot be read, as `error` says. `text`: the records of the page,
     as they are shown. `before`: cursor and epoch up to here. `is_start`: nothing was taken of it before; `turned`: it
-    has caught up. `is_throttled`: there was no memory for a page; it is tried again.
+    has caught up. `is_throttled`: there was no memory for a page; it is tried again. `pieces`: what is sent
+    of it, by what else that depends on, of those who have it in common.
     """
 
     before: tuple[int, int]
@@ -89,6 +91,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     turned: bool = False
     error: TopicsError | None = None
     is_throttled: bool = False
+    pieces: dict[Hashable, bytes] = {}
 
 
 SentAs = Callable[[Watched, Step], Sequence[bytes]]
@@ -96,6 +99,7 @@ SentAs = Callable[[Watched, Step], Sequence[bytes]]
 
 class Watcher:
     """`sent_as`: what is sent of a step. `wake`: called when there may be something to take, or the server drains.
+    `sends_same`: sends what another was who stood where this one does; False, and nothing is done, if it does not.
     `is_sending`: what was taken last is not on its way yet.
     """
 
@@ -107,10 +111,18 @@ class Watcher:
         "_wake",
         "is_draining",
         "is_sending",
+        "sends_same",
         "tick",
     )
 
-    def __init__(self, runtime: Runtime, sent_as: SentAs, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        sent_as: SentAs,
+        wake: Callable[[], None],
+        sends_same: Callable[[Watched, Subscribers], bool] | None = None,
+    ) -> None:
+        self.sends_same = sends_same
         self._runtime = runtime
         self._sent_as = sent_as
         self._wake = wake

@@ -57,11 +57,11 @@ _NO_TRAIL: Final[deque[_Before]] = deque(
 
 
 class WatchSession:
-    """A watch. `key`: whose it is. `epochs`: of its topics, as they were when it began."""
+    """A watch. `key`: whose it is. `epochs`: of its topics, as they were when it began. `epoch`: of the only one."""
 
     __slots__ = (
-        "_begun", "_sessions", "_trail", "_trail_from", "epochs", "gone", "heartbeat_s", "is_over", "key", "number",
-        "stream", "subscriptions", "tick", "wid",
+        "_begun", "_sessions", "_trail", "_trail_from", "epoch", "epochs", "gone", "heartbeat_s", "is_over", "key",
+        "number", "stream", "subscriptions", "tick", "wid",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +79,7 @@ class WatchSession:
         self.subscriptions = dict(subscriptions)
         self.gone: dict[str, Watched] = {}  # those whose end was told, unless a client says that it was not
         self.epochs = epochs
+        self.epoch = next(iter(epochs.values())) if len(epochs) == 1 else None
         self.heartbeat_s = heartbeat_s
         self.stream: Superseded | None = None
         self.is_over = False

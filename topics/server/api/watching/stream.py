@@ -5,6 +5,9 @@ from his cursor when he does. While there is nothing to send, the connection's o
 plane has lent what calls it back. What comes then, and is at hand, is sent by whoever tells of it, if the plane has
 lent what sends without waiting: nobody is woken (decision 79). A task is needed for what takes longer, or does not go
 at once, for a second stream and for a drain.
+
+Most watch one topic, stand at its head and rest. Who is the first of them to be told makes the piece; the others, whose
+client takes it at once, are sent it as it is (`_sends_same`).
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ from typing import Final
 
 import trio
 
+from topics.embed.aio.hub import Subscribers
 from topics.embed.aio.runtime import Runtime
 from topics.embed.aio.watcher import THROTTLED_S, Step, Watched, Watcher
-from topics.log.reads.watching import after_gap
+from topics.log.reads.watching import SubscriptionStage, after_gap
 from topics.server.api.events import RETRY, event, heartbeat, with_id
-from topics.server.api.memory import Share
+from topics.server.api.memory import SMALL_BYTES, Share
 from topics.server.api.message import Resume, SendNow
 from topics.server.api.watching.frames import (
     caught_up_fields,
@@ -68,7 +72,8 @@ class WatchStream:
         self._runtime = runtime
         self._session = session
         self._room = room
-        self._watcher = Watcher(runtime, self._events, self._wake)
+        is_of_one = session.epoch is not None
+        self._watcher = Watcher(runtime, self._events, self._wake, self._sends_same if is_of_one else None)
         self._made: dict[
             Watched, None
         ] = {}  # of whom there is something in the last piece, perhaps several things
@@ -195,6 +200,29 @@ class WatchStream:
             self._sent_at = trio.current_time()
         return not self._watcher.has_ready
 
+    def _sends_same(self, one: Watched, news: Subscribers) -> bool:
+        """What another was sent who had the same to be told, if this one rests. It is small, so it is not held."""
+        is_at_rest = self._task is not None or self._is_left
+        if not is_at_rest or one.stage is not SubscriptionStage.TAIL:
+            return False
+        step: Step | None = news.at_hand((one.view, one.cursor, one.epoch))
+        piece = None if step is None else step.pieces.get(self._session.epoch)
+        if step is None or piece is None or len(piece) > SMALL_BYTES or self._send_now is None:
+            return False
+        try:
+            assert step.plan is not None
+            one.add(step.plan)
+            if self._send_now(piece):
+                one.arrived()
+                self._sent_at = trio.current_time()
+                return True
+            self._made[one] = None
+            self._unsent = piece
+        except Exception as bug:  # noqa: BLE001 -- as in `_wake`
+            self._bug = bug
+        self._go_on()
+        return True
+
     def _heartbeat(self) -> bytes:
         self._is_due = False
         self._runtime.wheel.set(self, trio.current_time() + self._session.heartbeat_s)
@@ -217,7 +245,10 @@ class WatchStream:
             before = here
         there = plan.next_from_seq, plan.epoch
         if step.text:
-            events.append(with_id(step.text, self._session.event_id(one, *there, before=before)))
+            told = with_id(step.text, self._session.event_id(one, *there, before=before))
+            if self._session.epoch is not None and plan.gap is None and plan.caught_up and not step.turned:
+                step.pieces[self._session.epoch] = told
+            events.append(told)
             before = there
         if step.turned:
             told = event(b"caught-up", caught_up_fields(plan))
@@ -267,9 +298,14 @@ class WatchStream:
         except Exception as bug:  # noqa: BLE001 -- it ends this connection, and is not raised in who tells of news
             self._bug = bug
             is_sent = False
-        if is_sent:
-            self._task, self._is_left = task, is_left
-        elif task is not None:
+        self._task, self._is_left = task, is_left
+        if not is_sent:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """By a task: the one that sleeps, or the plane's."""
+        task, self._task, self._is_left = self._task, None, False
+        if task is not None:
             trio.lowlevel.reschedule(task)
         else:
             assert self._resume is not None
