@@ -256,3 +256,10 @@ def test_a_real_file_comes_back_as_it_is(call: Call, sample: pathlib.Path) -> No
     assert [record["data"] for record in stored(call, "quakes")] == rows
     of_us = call("get", "quakes", "--match", "us", "--json").lines
     assert [record["data"] for record in of_us] == [row for row in rows if row["properties"]["net"] == "us"]
+
+
+def test_what_had_no_tag_is_told_if_a_bad_line_ends_it_too(call: Call) -> None:
+    stopped = call("put", "u", "--tag-field", "a", stdin=b'{"k":2}\nno json\n')
+
+    assert stopped.code == 1
+    assert "topics: 1 of 1 record has no value in field a, and so no tag" in stopped.err.splitlines()

@@ -111,3 +111,42 @@ def _leave_what_is_due() -> None:
         store.create("beats")
         store.topic("beats").put("here")
         store.put_schedule("beat", "beats", "tick", every_ms=86_400_000)
+
+
+@pytest.mark.parametrize("command", [("schedule", "rm", "beat"), ("rm", "beats", "--yes")], ids=" ".join)
+def test_a_schedule_that_is_ended_fires_no_more(call: Call, command: tuple[str, ...]) -> None:
+    with topics.open("data", clock=ManualClock(1_000_000_000)) as store:
+        store.create("kept")
+    _leave_what_is_due()
+    with topics.open("data", fire_schedules=False) as store:
+        store.put_router("r", "beats", "kept")
+
+    assert call(*command, "--data", "data").code == 0
+
+    with topics.open("data", read_only=True) as store:
+        assert store.topic("kept").state().head_seq == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("work", "beats", "--until-empty", "--", "true"), ("queue", "claim", "beats")],
+    ids=lambda command: command[0],
+)
+def test_who_works_on_a_directory_fires_what_is_due(call: Call, command: tuple[str, ...]) -> None:
+    with topics.open("data", clock=ManualClock(1_000_000_000)) as store:
+        store.create("beats", type="queue", leases_durable=True)
+        store.put_schedule("beat", "beats", "tick", every_ms=86_400_000)
+
+    at = command.index("--") if "--" in command else len(command)
+    assert call(*command[:at], "--data", "data", *command[at:], stdin=b"").code == 0
+
+    with topics.open("data", read_only=True) as store:
+        assert store.schedule("beat").last_fired is not None
+
+
+def test_the_raw_data_of_bytes_are_they(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "d") as store:
+        store.create("t")
+        store.put_schedule("s", "t", b"\x00\xff", every_ms=3_600_000)
+        found = store.schedule("s")
+        assert (found.raw, found.record["data"]) == (b"\x00\xff", b"\x00\xff")

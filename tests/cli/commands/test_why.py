@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import topics
+from tests.support.embedded import wait_until
 from tests.support.sample_store import FAILED, JOBS, build, write_out
 
 
@@ -234,3 +235,16 @@ def test_a_server_tells_the_same(call, server):
     assert (refused.code, "only a queue has jobs" in refused.err) == (1, True)
     missing = call("why", "none", "2", "--url", server.url)
     assert (missing.code, missing.err.count("\n"), "'none'" in missing.err) == (1, 1, True)
+
+
+def test_a_last_lease_ran_out_only_of_a_job_of_which_it_did(call, tmp_path):
+    """A worker may give the reason `expired` himself."""
+    with topics.open(tmp_path / "d") as store:
+        store.create("q", type="queue", max_deliveries=1, dead_letter="failed")
+        queue = store.queue("q")
+        queue.put(1)
+        queue.get().nack(reason="expired")
+        wait_until(lambda: store.topic("q").state().count == 0)
+
+    told = call("why", "q", "--job", "1", "--data", str(tmp_path / "d"))
+    assert told.text.endswith("job 1 was moved to failed as 1: expired\n")
