@@ -255,3 +255,18 @@ def test_a_topic_with_a_router_that_goes_while_it_is_asked_about_is_told_of_as_a
     with pytest.raises(Rejected, match="it was deleted at") as gone:
         told("t")
     assert (gone.value.code, gone.value.detail["deleted_ts"]) == (Code.TOPIC_NOT_FOUND, found.clock.now_ms())
+
+
+def test_a_router_may_join_a_topic_whose_creation_the_log_has_no_more():
+    found = scene()
+    found.create("old")
+    for _ in range(3):
+        found.put("old", 1)
+        absorb(found)
+    found.create("t")
+    found.run(PutRouter(router="r", source="t", dest="old"))
+    found.put("t", 1)
+    found.sync()
+
+    told = why(found.disk, "here", "t", 1, now_ms=found.clock.now_ms())
+    assert (told.log.folded_from, told.log.is_whole, told.now.state) == ("creation", True, "live")
