@@ -77,7 +77,7 @@ def test_a_command_has_the_payload_and_its_end_settles_the_job(
 
 
 def test_what_is_left_behind_an_empty_queue_is_told(call: Call) -> None:
-    call("create", "q", "type=queue")
+    call("create", "q", "type=queue", "leases_durable=true")
     call("put", "q", stdin=b"1\n2\n")
     failed = call("work", "q", "--until-empty", "--", "sh", "-c", "test $TOPICS_JOB_SEQ = 1")
     (job,) = call("queue", "peek", "q", "--state", "delayed", "--json").lines
@@ -86,9 +86,13 @@ def test_what_is_left_behind_an_empty_queue_is_told(call: Call) -> None:
         f"q: 1 job done, 1 failed; left: 1 delayed, the first until {moment(job['ready_at'])}\n" in failed.err
     )
 
+    assert "q: left: 1 delayed" in call("work", "q", "--until-empty", "--json", "--", "true").err
     call("put", "q", stdin=b"3\n")
+    call("queue", "claim", "q", "--lease", "5m")
+    assert "; left: 1 in flight, 1 delayed" in call("work", "q", "--until-empty", "--", "true").err
+    call("put", "q", stdin=b"4\n")
     call("queue", "pause", "q")
-    assert "q: 0 jobs done, 0 failed; left: 1 ready, for it is paused, 1 delayed" in (
+    assert "q: 0 jobs done, 0 failed; left: 1 ready, for it is paused, 1 in flight, 1 delayed" in (
         call("work", "q", "--until-empty", "--", "true").err
     )
 

@@ -194,7 +194,7 @@ class Shift:
             self._look.clear()
             if self._signals and not is_said:
                 is_said = True
-                self._say("taking no more jobs")
+                self._say(f"taking no more jobs{self._waits_for()}")
             now = time.monotonic()
             is_late = now >= self._signalled_at + self._rules.grace_s
             for run in list(self._runs):
@@ -204,6 +204,12 @@ class Shift:
                     run.stop(_STOPPED)
                 if run.cut is not None and now >= run.cut_at + KILL_AFTER_S and run.task is not None:
                     run.task.stop(kill=True)
+
+    def _waits_for(self) -> str:
+        if not self._runs:
+            return ""
+        running = f"{len(self._runs)} command{'s' * (len(self._runs) > 1)}"
+        return f"; waiting up to {self._rules.grace_s:g} s for {running}, which a second signal stops"
 
     def _asked(self, _number: int, _frame: FrameType | None) -> None:
         if not self._signals:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PEEK_DEFAULT: Final = 20
 REDRIVE_MAX: Final = 1000
-_LOOK_FIRST_S: Final = 0.05
+LOOK_FIRST_S: Final = 0.05
 _LOOK_S: Final = 1.0
 MOVE_S: Final = 5.0
 _TELL_S: Final = 10.0  # between two lines of progress where nobody sees one change
@@ -52,7 +52,7 @@ for command in (claim, ack, nack, extend):
 @pass_invocation
 def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
     """List the queues, and how their jobs stand."""
-    with invocation.reading() as store:
+    with invocation.there() as store:
         names = [row.topic for row in store.list(prefix) if row.type == "queue"]
         found = [(name, queue_state(store, name)[1]) for name in names]
     if as_json:
@@ -78,7 +78,7 @@ def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
 @pass_invocation
 def stats(invocation: Invocation, queue: str, as_json: bool) -> None:
     """Show how the jobs of a queue stand, and by which rules they are handed out."""
-    with invocation.reading() as store:
+    with invocation.there() as store:
         found, counts = queue_state(store, queue)
     config = found.config
     rules = {
@@ -127,7 +127,7 @@ def peek(
     as_json: bool,
 ) -> None:
     """Print jobs without taking them: who has them, how often they failed, and why."""
-    with invocation.reading() as store:
+    with invocation.there() as store:
         jobs = store.queue(queue).peek(state, limit=limit)
     if as_json:
         for job in jobs:
@@ -169,7 +169,7 @@ def resume(invocation: Invocation, queues: tuple[str, ...], as_json: bool) -> No
 @pass_invocation
 def purge(invocation: Invocation, queue: str, yes: bool, as_json: bool) -> None:
     """Delete all jobs that are ready or delayed, for good. Those in flight stay. Asks first."""
-    with invocation.changing() as store:
+    with invocation.there() as store:
         _, counts = queue_state(store, queue)
         if not yes:
             _ask(queue, counts)
@@ -212,7 +212,7 @@ def redrive(
 
     A SEQ that may not go is told: no dead letter, or on its way already. Exit code 1: all of them were such.
     """
-    with invocation.changing() as store:
+    with invocation.there() as store:
         found = store.queue(queue).redrive(seqs or None, source=source, limit=limit)
         _let_arrive(store, found)
     skipped = [seq for seq in dict.fromkeys(seqs) if seq not in found.seqs] if len(found.seqs) < limit else []
@@ -239,7 +239,7 @@ def drain(invocation: Invocation, queue: str, timeout: str | None, as_json: bool
     drained · 1 it is not, in that time.
     """
     limit_s = None if timeout is None else asked_ms("--timeout", timeout) / 1000
-    with invocation.reading() as store:
+    with invocation.there() as store:
         counts, is_drained = _wait_for_workers(store, queue, limit_s)
     if as_json:
         _print_json({"topic": queue, "drained": is_drained, **attrs.asdict(counts)})
@@ -277,7 +277,7 @@ def _let_arrive(store: TopicStore, redriven: Redriven) -> None:
     left = sorted(redriven.seqs if isinstance(store, Store) else ())
     while left and time.monotonic() < until_s:
         if any(record.seq == left[-1] for record in source.read(from_seq=left[-1], limit=1).records):
-            time.sleep(_LOOK_FIRST_S)
+            time.sleep(LOOK_FIRST_S)
         else:
             left.pop()
 
@@ -286,7 +286,7 @@ def _wait_for_workers(store: TopicStore, name: str, limit_s: float | None) -> tu
     """(how its jobs stand, whether it is drained), when that is so or the time is over."""
     from topics.embed.store import Store
 
-    began, told_at, look_s = time.monotonic(), 0.0, _LOOK_FIRST_S
+    began, told_at, look_s = time.monotonic(), 0.0, LOOK_FIRST_S
     while True:
         counts = queue_state(store, name)[1]
         if not counts.ready and not counts.in_flight:
@@ -307,7 +307,7 @@ def _wait_for_workers(store: TopicStore, name: str, limit_s: float | None) -> tu
 
 
 def _set_paused(invocation: Invocation, queues: tuple[str, ...], *, paused: bool, as_json: bool) -> None:
-    with invocation.changing() as store:
+    with invocation.there() as store:
         for name in dict.fromkeys(queues):
             handle = store.queue(name)
             handle.pause() if paused else handle.resume()

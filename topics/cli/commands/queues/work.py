@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 CONCURRENCY_MAX = 256
 _LOOKED_AT: Final = 20  # jobs at most: a peek brings their payloads
-_LOOK_S: Final = 0.05
 
 
 @click.command()
@@ -44,7 +43,7 @@ _LOOK_S: Final = 0.05
 @click.option(
     "--until-empty",
     is_flag=True,
-    help="End when no job is ready; what is left, between two attempts too, is told.",
+    help="End when no job is ready. What is left, between two attempts too, is told on stderr.",
 )
 @json_option
 @common_options
@@ -68,8 +67,8 @@ def work(
     later SIGKILL): another worker has the job.
 
     SIGTERM and Ctrl-C end it: no more jobs are taken, commands may go on for --grace and are stopped then, and their
-    jobs given back; a second one stops them at once. A server that goes away is waited for. Exit codes: 0 ended as
-    asked · 1 it could not go on.
+    jobs given back, which counts as a delivery: one at its last goes to the dead letters. A second one stops them at
+    once. A server that goes away is waited for. Exit codes: 0 ended as asked · 1 it could not go on.
 
     \b
       topics work mails --concurrency 4 -- ./send-mail
@@ -80,7 +79,7 @@ def work(
     with Needs("topics work", "worker"):
         import anyio  # noqa: F401 -- what workers stand on
 
-    with invocation.changing() as store:
+    with invocation.there(fires=True) as store:
         from topics.cli.work.running import JobProcess
         from topics.cli.work.shift import Shift
 
@@ -101,7 +100,7 @@ def work(
 
 
 def _left(store: TopicStore, queue: str) -> str:
-    """`; left: 2 in flight, 1 delayed, the first until …`, or nothing: of jobs for which a worker does not wait."""
+    """`left: 2 in flight, 1 delayed`, if they are few `the first until …`: jobs for which a worker does not wait."""
     from topics.kernel.errors import TopicsError
 
     with suppress(TopicsError):  # all else went well, and this was not asked for
@@ -116,7 +115,7 @@ def _left(store: TopicStore, queue: str) -> str:
             parts.append(
                 f"{counts.delayed:,} delayed" + (f", the first until {moment(min(known))}" if known else "")
             )
-        return f"; left: {', '.join(parts)}" if parts else ""
+        return f"left: {', '.join(parts)}" if parts else ""
     return ""
 
 
@@ -124,7 +123,7 @@ def _arrived(store: TopicStore, queue: str) -> QueueState:
     """How the jobs stand when dead letters have arrived: in a directory they are moved by whoever has it open. Where
     there is no room for them, after a while: the next command goes on.
     """
-    from topics.cli.commands.queues.queue import MOVE_S, queue_state
+    from topics.cli.commands.queues.queue import LOOK_FIRST_S, MOVE_S, queue_state
     from topics.embed.store import Store
 
     if isinstance(store, Store):
@@ -136,7 +135,7 @@ def _arrived(store: TopicStore, queue: str) -> QueueState:
         is_leased = bool(held) and all(job.deadline for job in held)
         if not counts.in_flight or is_leased or time.monotonic() >= until_s:
             return counts
-        time.sleep(_LOOK_S)
+        time.sleep(LOOK_FIRST_S)
 
 
 def _rules(
@@ -192,9 +191,10 @@ class _Report:
 
     def end(self, left: str) -> None:
         with self._lock:
+            words = [left] * bool(left)
             if not self._as_json:
                 done, failed, lost = self._counts.values()
-                parts = [f"{counted(done, 'job')} done", f"{failed:,} failed"] + [f"{lost:,} lost"] * bool(
-                    lost
-                )
-                say(f"{self._queue}: {', '.join(parts)}{left}", "topics: ", colour="cyan")
+                lost_too = f", {lost:,} lost" if lost else ""
+                words.insert(0, f"{counted(done, 'job')} done, {failed:,} failed{lost_too}")
+            if words:
+                say(f"{self._queue}: {'; '.join(words)}", "topics: ", colour="cyan")
