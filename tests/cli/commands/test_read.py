@@ -122,6 +122,24 @@ def test_tail_without_following_prints_up_to_the_head(call: Call) -> None:
     assert tail("--now") == []
 
 
+def test_tail_ends_with_who_reads_it(spawn: Spawn) -> None:
+    """As in `topics tail t | head -1`, on a topic of which nothing more comes."""
+    make(count=3)
+    child = spawn("tail", "t", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.readline()
+        child.stderr.readline()  # it follows
+        child.stdout.close()
+        with child.stderr as err:
+            assert err.read() == b""
+        assert child.wait(timeout=20) == 0
+    finally:
+        child.kill()
+        child.wait()
+
+
 @pytest.mark.rule("O2.5")
 @pytest.mark.rule("O2.23")
 def test_tail_of_a_directory_follows_until_ctrl_c(call: Call, spawn: Spawn) -> None:

@@ -45,6 +45,7 @@ def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
         (("s", "--source", "a", "--dest", "c", "--existing"), "'c' does not exist"),
         (("s", "--source", "a", "--dest", "a"), "another topic"),
         (("s", "--source", "a", "--dest", "c", "--filter", "x*y"), "Glob"),
+        (("s", "--source", "a", "--dest", "c", "--filter", '["tag", "Eq", "x"]'), "--filter: name a tag"),
         ((">s", "--source", "a", "--dest", "c"), "no router's name"),
     ):
         answer = at("router", "put", *arguments)

@@ -129,12 +129,17 @@ def test_a_schedule_that_is_ended_fires_no_more(call: Call, command: tuple[str, 
 
 @pytest.mark.parametrize(
     "command",
-    [("work", "beats", "--until-empty", "--", "true"), ("queue", "claim", "beats")],
+    [
+        ("work", "beats", "--until-empty", "--", "true"),
+        ("queue", "claim", "beats"),
+        ("tail", "beats", "--no-follow", "--consumer", "c"),
+    ],
     ids=lambda command: command[0],
 )
 def test_who_works_on_a_directory_fires_what_is_due(call: Call, command: tuple[str, ...]) -> None:
     with topics.open("data", clock=ManualClock(1_000_000_000)) as store:
         store.create("beats", type="queue", leases_durable=True)
+        store.topic("beats").consumer("c").seek(seq=0)
         store.put_schedule("beat", "beats", "tick", every_ms=86_400_000)
 
     at = command.index("--") if "--" in command else len(command)

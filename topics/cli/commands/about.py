@@ -73,7 +73,7 @@ def version(invocation: Invocation, as_json: bool) -> None:
 
 
 def _server_version(invocation: Invocation) -> str:
-    with invocation.reading() as store:
+    with invocation.there() as store:
         assert isinstance(store, topics.Client)
         return str(store.health().get("version", "of an unknown version"))
 

@@ -35,7 +35,7 @@ def consumer() -> None:
 @pass_invocation
 def ls(invocation: Invocation, topic: str, as_json: bool) -> None:
     """List the consumers of a topic: where each stands, and how much it has not read."""
-    with invocation.reading() as store:
+    with invocation.there() as store:
         found = store.topic(topic).consumers()
     if as_json:
         for state in found:
@@ -58,7 +58,7 @@ def ls(invocation: Invocation, topic: str, as_json: bool) -> None:
 @pass_invocation
 def show(invocation: Invocation, topic: str, name: str, as_json: bool) -> None:
     """Show where a consumer stands."""
-    with invocation.reading() as store:
+    with invocation.there() as store:
         handle = store.topic(topic)
         _tell(_position(handle, handle.consumer(name)), "", as_json=as_json)
 
@@ -88,7 +88,7 @@ def set_(
     if now and (from_seq, since, from_ts) != (None, None, None):
         raise Failed("give one of --from, --since, --from-ts and --now", code=USAGE)
     ts = read_choice(from_seq=from_seq, since=since, from_ts=from_ts).from_ts
-    with invocation.changing() as store:
+    with invocation.there() as store:
         put = store.topic(topic).consumer(name).seek(seq=from_seq, ts=ts, tail=now)
         _tell(put, "made, " if put.created else "", as_json=as_json)
 
@@ -102,8 +102,10 @@ def set_(
 @pass_invocation
 def commit(invocation: Invocation, topic: str, name: str, seq: int, as_json: bool) -> None:
     """Say that a consumer has read up to a seq. It goes forward only: `set` moves it back."""
-    with invocation.changing() as store:
-        committed = store.topic(topic).consumer(name).commit(seq)
+    with invocation.there() as store:
+        handle = store.topic(topic)
+        _position(handle, handle.consumer(name))  # or it is told which there are
+        committed = handle.consumer(name).commit(seq)
         _tell(committed, "" if committed.moved else "not moved, ", as_json=as_json)
 
 
@@ -115,7 +117,7 @@ def commit(invocation: Invocation, topic: str, name: str, seq: int, as_json: boo
 @pass_invocation
 def rm(invocation: Invocation, topic: str, names: tuple[str, ...], as_json: bool) -> None:
     """Delete consumers. What they have read stays, and so does what they have not."""
-    with invocation.changing() as store:
+    with invocation.there() as store:
         handle = store.topic(topic)
         found = [handle.consumer(name) for name in dict.fromkeys(names)]
         for one in found:
@@ -129,7 +131,7 @@ def rm(invocation: Invocation, topic: str, names: tuple[str, ...], as_json: bool
 
 
 def _position(topic: Topic, asked: Consumer) -> ConsumerState:
-    """Raises `Failed`, with those that there are."""
+    """Where it stands. Raises `Failed`, with those that there are."""
     from topics.kernel.errors import Code, Rejected
 
     try:
@@ -139,9 +141,10 @@ def _position(topic: Topic, asked: Consumer) -> ConsumerState:
             raise
         there = [state.consumer for state in topic.consumers()]
         more = " …" if len(there) > _SHOWN else ""
-        has = f"it has {', '.join(there[:_SHOWN])}{more}" if there else "it has none"
+        has = f"it has {', '.join(there[:_SHOWN])}{more} (topics consumer ls {topic.name})"
+        none = f"it has none; topics consumer set {topic.name} {asked.name} makes it"
         raise Failed(
-            f"topic {topic.name!r} has no consumer {asked.name!r}: {has} (topics consumer ls {topic.name})"
+            f"topic {topic.name!r} has no consumer {asked.name!r}: {has if there else none}"
         ) from refused
 
 

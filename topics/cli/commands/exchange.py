@@ -96,7 +96,7 @@ def export(
     if not is_standard_output(file):
         check_overwrites("FILE", Path(file), force=force)
     tell = _LossTeller(is_quiet=as_json)
-    with invocation.reading() as store:
+    with invocation.there() as store:
         state = store.topic(topic).state()
         done = Exported(topic=topic, file=file, format=form, epoch=state.epoch, head_seq=state.head_seq)
         found = pages(store, store.topic(topic), reading, stop_seq=state.head_seq)

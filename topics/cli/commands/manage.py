@@ -90,7 +90,7 @@ def configure(
     changes = parse_fields(fields)
     if not changes and not replace:
         raise Failed(f"say what to change, as in: topics configure {topic} ttl_ms=1d", code=USAGE)
-    with invocation.changing() as store:
+    with invocation.there() as store:
         handle = store.topic(topic)
         if replace:
             handle.state()  # it must be there; a replacement alone would make it
@@ -105,7 +105,7 @@ def configure(
 @pass_invocation
 def state(invocation: Invocation, topic: str, as_json: bool) -> None:
     """Show a topic: its head, its floors, what it holds, its config."""
-    with invocation.reading() as store:
+    with invocation.there() as store:
         found = store.topic(topic).state()
     if as_json:
         _print_json(attrs.asdict(found, recurse=False) | {"config": found.config.echo()})
@@ -129,7 +129,7 @@ def state(invocation: Invocation, topic: str, as_json: bool) -> None:
 @pass_invocation
 def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
     """List the topics, by name."""
-    with invocation.reading() as store:
+    with invocation.there() as store:
         found = store.list(prefix)
     if as_json:
         for row in found:
@@ -155,7 +155,7 @@ def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
 @pass_invocation
 def rm(invocation: Invocation, topics: tuple[str, ...], yes: bool, if_empty: bool, as_json: bool) -> None:
     """Delete topics, with everything in them. Asks first."""
-    with invocation.changing() as store:
+    with invocation.there() as store:
         states = [store.topic(name).state() for name in dict.fromkeys(topics)]  # all are there, or none goes
         for found in states:
             if not yes:
@@ -191,7 +191,7 @@ def delete(invocation: Invocation, topic: str, before: int | None, match: str | 
         )
     if before is None and match is None:
         raise Failed("say which records: --before SEQ, --match TAG, or both", code=USAGE)
-    with invocation.changing() as store:
+    with invocation.there() as store:
         reply = store.topic(topic).delete(before_seq=before, match=parse_match(match))
     if as_json:
         _print_json(attrs.asdict(reply))
@@ -213,7 +213,7 @@ def compact(invocation: Invocation, as_json: bool) -> None:
     from topics.cli.target.known import known_damages
     from topics.embed.store import Store
 
-    with invocation.changing() as store:
+    with invocation.there() as store:
         if not isinstance(store, Store):
             raise Failed(
                 f"{store.where} gives space back by itself; compact is for a directory (--data)", code=USAGE

@@ -108,7 +108,7 @@ def get(
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
     start = read_choice(from_seq=from_seq, since=since, from_ts=from_ts)
     reading = attrs.evolve(start, match=parse_match(match), nodes=node, account=account)
-    with invocation.reading() as store:
+    with invocation.there() as store:
         handle = store.topic(topic)
         if page:
             first = _read(handle, reading, limit=limit or 0)
@@ -172,7 +172,7 @@ def tail(
     printer = _Printer(names, as_json=as_json, is_full=full)
     printer.asked = start.from_seq
     is_look = no_follow and consumer is None
-    with invocation.reading() if is_look else invocation.changing() as store:
+    with invocation.there(fires=not is_look) as store:
         last = TAIL_DEFAULT if lines is None else lines
         handles = list(map(store.topic, names))
         consumed = Consumed(handles, consumer)

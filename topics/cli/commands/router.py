@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from topics.cli.completion.types import ROUTER, TOPIC
+from topics.cli.core.failure import USAGE, Failed
 from topics.cli.core.group import Group
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.terminal import json_line, print_table
@@ -64,6 +65,8 @@ def put(
 
     What comes into the source behind this is copied into the dest, which has one source.
     """
+    if glob is not None and glob.startswith("["):
+        raise Failed("--filter: name a tag, as in us, or how tags begin, as in 'us*'", code=USAGE)
     operator = "Glob" if glob is not None and "*" in glob else "Eq"
     with invocation.writing() as store:
         made = store.put_router(
@@ -83,7 +86,7 @@ def put(
 @pass_invocation
 def ls(invocation: Invocation, prefix: str, source: str | None, dest: str | None, as_json: bool) -> None:
     """List the routers, by name."""
-    with invocation.reading() as store:
+    with invocation.there() as store:
         found = store.routers(prefix, source=source, dest=dest)
     if as_json:
         for one in found:
@@ -109,7 +112,7 @@ def ls(invocation: Invocation, prefix: str, source: str | None, dest: str | None
 @pass_invocation
 def show(invocation: Invocation, name: str, as_json: bool) -> None:
     """Show a router, and how far it has come."""
-    with invocation.reading() as store:
+    with invocation.there() as store:
         _print_one(store.router(name), as_json=as_json)
 
 
@@ -120,7 +123,7 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
 @pass_invocation
 def rm(invocation: Invocation, names: tuple[str, ...], as_json: bool) -> None:
     """End routers: behind that nothing of them is copied. What they have copied stays."""
-    with invocation.changing() as store:
+    with invocation.there() as store:
         for name in [store.router(name).router for name in dict.fromkeys(names)]:  # all, or none goes
             deleted = store.delete_router(name)
             if as_json:

@@ -78,7 +78,7 @@ def put(
     import topics
 
     with (
-        invocation.changing() as store,
+        invocation.there() as store,
         _naming_create(topic, is_job=(of_record["priority"], delay) != (None, None)),
     ):
         # Its topic is there before, so no directory is made for it.
@@ -115,7 +115,7 @@ def _naming_create(topic: str, *, is_job: bool) -> Iterator[None]:
 @pass_invocation
 def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
     """List the schedules, by name."""
-    with invocation.reading() as store:
+    with invocation.there() as store:
         found = store.schedules(prefix)
     if as_json:
         for one in found:
@@ -141,7 +141,7 @@ def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
 @pass_invocation
 def show(invocation: Invocation, name: str, as_json: bool) -> None:
     """Show a schedule, what it has fired and what comes."""
-    with invocation.reading() as store:
+    with invocation.there() as store:
         _print_one(store.schedule(name), as_json=as_json)
 
 
@@ -155,7 +155,7 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
 @pass_invocation
 def coming(invocation: Invocation, name: str, count: int, as_json: bool) -> None:
     """Print the next instants of a schedule, in its time zone and in UTC."""
-    with invocation.reading() as store:
+    with invocation.there() as store:
         found = store.schedule(name, coming=count)
     for instant_ms in found.coming:
         if as_json:
@@ -173,7 +173,7 @@ def coming(invocation: Invocation, name: str, count: int, as_json: bool) -> None
 @pass_invocation
 def rm(invocation: Invocation, names: tuple[str, ...], as_json: bool) -> None:
     """End schedules: behind that nothing of them is appended. What they have appended stays."""
-    with invocation.changing() as store:
+    with invocation.there() as store:
         for name in [store.schedule(name).schedule for name in dict.fromkeys(names)]:  # all, or none goes
             deleted = store.delete_schedule(name)
             if as_json:

@@ -107,7 +107,7 @@ def _by_files(invocation: Invocation, topic: str, asked: dict[str, str]) -> Why 
 def _by_server(invocation: Invocation, topic: str, asked: dict[str, str]) -> Why | WhyRange:
     from topics.calls import topics as calls
 
-    with invocation.reading() as store:
+    with invocation.there() as store:
         if "seq" in asked:
             return store.do(calls.WhyCall(topic, int(asked["seq"])))
         to_seq = int(asked["to_seq"]) if "to_seq" in asked else None

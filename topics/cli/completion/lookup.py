@@ -56,7 +56,7 @@ def _opened(settings: Settings) -> Callable[[], AbstractContextManager[TopicStor
         place = ServerTarget(settings, owner.url)
     from topics.client import client  # noqa: F401 -- so that it is there
 
-    return place.reading
+    return place.there
 
 
 def _of_files(settings: Settings) -> Callable[[], AbstractContextManager[TopicStore]]:

@@ -77,13 +77,9 @@ class Invocation:
                 return (option.metavar or option.opts[0].upper()).strip("[]|-…")
         return field
 
-    def reading(self) -> AbstractContextManager[TopicStore]:
-        """The store as it is: nothing is made, nothing put."""
-        return self.place.reading()
-
-    def changing(self) -> AbstractContextManager[TopicStore]:
-        """The store, which is there already, to be changed."""
-        return self.place.changing()
+    def there(self, *, fires: bool = False) -> AbstractContextManager[TopicStore]:
+        """The store, which must be there. `fires`: its schedules do meanwhile."""
+        return self.place.there(fires=fires)
 
     def writing(self) -> AbstractContextManager[TopicStore]:
         """The store, made if it is not there."""

@@ -54,7 +54,7 @@ def export_directory(invocation: Invocation, directory: Path, topic: str, *, as_
     from topics.embed.ledgerq.exporting import Export
     from topics.embed.store import Store
 
-    with invocation.reading() as store:
+    with invocation.there() as store:
         if not isinstance(store, Store):
             raise Failed(
                 f"{store.where} does not tell all that an export holds: take a backup (topics backup DEST --url …), "

@@ -7,6 +7,8 @@ comes of it begins with the tombstone that says so. The threads end with the pro
 from __future__ import annotations
 
 import logging
+import select
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -43,8 +45,9 @@ class Tail:
         return not self._queue.empty()
 
     def __iter__(self) -> Iterator[Followed]:
-        """For ever, in the order in which it comes. Raises what a thread ran into."""
+        """In the order in which it comes, until nobody reads what is printed. Raises what a thread ran into."""
         logging.getLogger("topics.watch").addHandler(_Saying())
+        self._begin(_until_nobody_reads)
         self._begin(self._watch, self._starts)
         while True:
             found = self._queue.get()
@@ -86,6 +89,17 @@ class Tail:
                 if refused.code is not Code.TOPIC_NOT_FOUND:
                     raise
             time.sleep(LOOK_AGAIN_S)
+
+
+def _until_nobody_reads() -> None:
+    """Raises `BrokenPipeError` when who reads standard output has gone: there may be nothing to be written for long."""
+    try:
+        poller = select.poll()
+        poller.register(sys.stdout.fileno(), 0)  # the end is told unasked
+    except (OSError, ValueError):  # there is no such file, as in a test
+        return
+    poller.poll()
+    raise BrokenPipeError
 
 
 class _Saying(logging.Handler):

@@ -35,16 +35,12 @@ class Target(Protocol):
     @property
     def name(self) -> str: ...
 
-    def reading(self) -> AbstractContextManager[TopicStore]:
-        """The store as it is: nothing is made, and nothing put, by schedules neither."""
-        ...
-
-    def changing(self) -> AbstractContextManager[TopicStore]:
-        """The store, which is there already, to be changed."""
+    def there(self, *, fires: bool = False) -> AbstractContextManager[TopicStore]:
+        """The store, which must be there. `fires`: its schedules do meanwhile, as those of a server always."""
         ...
 
     def writing(self) -> AbstractContextManager[TopicStore]:
-        """The store, made if it is not there."""
+        """The store, made if it is not there. Its schedules fire."""
         ...
 
     def at_server(self) -> AbstractContextManager[TopicStore]:
@@ -86,14 +82,8 @@ class DirectoryTarget:
         self.root = settings.data
         self.name = str(self.root)
 
-    def reading(self) -> AbstractContextManager[TopicStore]:
-        return self._there(fire_schedules=False)
-
-    def changing(self) -> AbstractContextManager[TopicStore]:
-        return self._there(fire_schedules=True)
-
     @contextmanager
-    def _there(self, *, fire_schedules: bool) -> Iterator[TopicStore]:
+    def there(self, *, fires: bool = False) -> Iterator[TopicStore]:
         root = self.root
         if not root.exists():
             raise Failed(
@@ -101,7 +91,7 @@ class DirectoryTarget:
             )
         if root.is_dir() and not (root / "FORMAT").exists() and not any(root.iterdir()):
             raise Failed(f"{root} is empty, nothing is stored there; {self._elsewhere()}", code=USAGE)
-        with self._open(create=False, read_only=is_backup(root), fire_schedules=fire_schedules) as store:
+        with self._open(create=False, read_only=is_backup(root), fires=fires) as store:
             yield store
 
     @contextmanager
@@ -123,7 +113,7 @@ class DirectoryTarget:
         except FileNotFoundError:
             pass
         except CannotOpen as in_use:
-            return self._its_server(in_use.detail).reading()
+            return self._its_server(in_use.detail).there()
         raise Failed(
             f"no server serves {self.root}, and only a server can tell: name one by --url URL, or start one:"
             f" topics serve --data {self.root}"
@@ -135,7 +125,7 @@ class DirectoryTarget:
         *,
         create: bool,
         read_only: bool = False,
-        fire_schedules: bool = True,
+        fires: bool = True,
         clock: Clock | None = None,
     ) -> Iterator[TopicStore]:
         import attrs
@@ -143,7 +133,7 @@ class DirectoryTarget:
         import topics
         from topics.kernel.errors import Code, Unusable
 
-        options = attrs.evolve(self.settings.options(), fire_schedules=fire_schedules)
+        options = attrs.evolve(self.settings.options(), fire_schedules=fires)
         check_cold_dir(options, self.root)
         why_not = f"{self.root} is a backup: make a store of it with topics restore {self.root} DIR"
         owner: Mapping[str, object] = {}
@@ -244,10 +234,7 @@ class ServerTarget:
         self.settings = settings
         self.name = url
 
-    def reading(self) -> AbstractContextManager[TopicStore]:
-        return self._open()
-
-    def changing(self) -> AbstractContextManager[TopicStore]:
+    def there(self, *, fires: bool = False) -> AbstractContextManager[TopicStore]:  # noqa: ARG002 -- a server's do
         return self._open()
 
     def writing(self) -> AbstractContextManager[TopicStore]:

@@ -61,7 +61,7 @@ def backup(invocation: Invocation, dest: Path, with_cold: bool, look: bool, as_j
     """
     from topics.cli.target.known import known_damages
 
-    with invocation.reading() as store, bytes_bar("backup") as tell:
+    with invocation.there() as store, bytes_bar("backup") as tell:
         known = known_damages(store)
         written = store.backup(dest, with_cold=with_cold, tell=tell)
     if as_json:

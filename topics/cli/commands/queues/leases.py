@@ -64,7 +64,7 @@ def claim(
 
     lease_ms = None if lease is None else _lease_ms(lease)
     wait_s = asked_ms("--wait", wait) / 1000
-    with invocation.changing() as store:
+    with invocation.there(fires=True) as store:
         _check_leases_last(store, queue)
         jobs = _hand(store, queue, node).get_many(count_max, timeout=wait_s, lease_ms=lease_ms)
     for job in jobs:
@@ -92,7 +92,7 @@ def ack(
     as_json: bool,
 ) -> None:  # fmt: skip
     """Say that jobs are done: they are deleted. Exit codes: 0 all of them · 1 some were skipped."""
-    with invocation.changing() as store:
+    with invocation.there() as store:
         hand = _hand(store, queue, node)
         _tell(hand, "acked", hand.ack(seqs, lease_ids=lease_ids or None), as_json=as_json)
 
@@ -117,7 +117,7 @@ def nack(
 ) -> None:  # fmt: skip
     """Say that jobs failed: they are handed out again. Exit codes: 0 all of them · 1 some were skipped."""
     delay_ms = None if delay is None else asked_ms("--delay", delay)
-    with invocation.changing() as store:
+    with invocation.there() as store:
         hand = _hand(store, queue, node)
         told = hand.nack(seqs, lease_ids=lease_ids or None, delay_ms=delay_ms, reason=reason)
         _tell(hand, "nacked", told, as_json=as_json)
@@ -138,7 +138,7 @@ def extend(
 ) -> None:  # fmt: skip
     """Keep jobs for longer. Exit codes: 0 all of them · 1 some were skipped."""
     lease_ms = _lease_ms(lease)
-    with invocation.changing() as store:
+    with invocation.there() as store:
         hand = _hand(store, queue, node)
         _tell(hand, "extended", hand.extend(seqs, lease_ms, lease_ids=lease_ids or None), as_json=as_json)
 
