@@ -52,7 +52,7 @@ class RecordSource(Protocol):
 
 
 def line_max(store: TopicStore) -> int:
-    """How long a line may be. What a server takes only that can say: for one it is what no record may be above."""
+    """How long a line may be. What a server takes only that can say; nowhere is a record above `DECOMPRESSED_MAX`."""
     return DECOMPRESSED_MAX if store.is_remote else store.limits.record_bytes
 
 

@@ -82,13 +82,13 @@ class InputSource:
 
     def lines(self, *, line_max: int, with_ends: bool = False) -> Iterator[tuple[int, bytes]]:
         """(number from 1, line without its end, unless asked for with). Raises BadLine for one that is too long."""
-        number, rest = 0, b""
+        number, rest = 0, bytearray()
         for chunk in self.chunks():
             first, *more = chunk.split(b"\n")
             rest += first
             if more:
-                parts = [rest, *more]
-                rest = parts.pop()
+                parts = [bytes(rest), *more]
+                rest = bytearray(parts.pop())
                 last = len(parts) - 1
                 for i, line in enumerate(parts):
                     number += 1
@@ -99,11 +99,9 @@ class InputSource:
                         yield number, line[:-1] if line.endswith(b"\r") else line
                 self._at_edge = False
             if len(rest) > line_max + LINE_SLACK:
-                raise BadLine(
-                    number + 1, f"is longer than the {line_max} bytes a record may have (max_record_bytes)"
-                )
+                raise BadLine(number + 1, f"is longer than the {line_max} bytes a record may have")
         if rest:
-            yield number + 1, rest
+            yield number + 1, bytes(rest)
 
     def whole(self) -> bytes:
         """All of it, if that is not too much."""
