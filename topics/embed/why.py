@@ -89,7 +89,7 @@ def _not_there(disk: Disk, name: str, budget: Callable[[], Budget]) -> NoReturn:
     deleted: list[int] = []
     with suppress(OSError, Corrupt):  # that it is not there is known without them
         deleted = _deletions(disk, name, budget())
-    raise not_found(_DIR, name, max(deleted, default=None))
+    raise not_found("", name, max(deleted, default=None))
 
 
 def _deletions(disk: Disk, name: str, budget: Budget) -> list[int]:

@@ -90,7 +90,7 @@ def test_an_export_is_imported_again(call: Call) -> None:
         call("get", "mail", "--data", "one", "--json").out
         == call("get", "mail", "--data", "two", "--json").out
     )
-    assert call("export", "--ledgerq", "out", "mail", "--data", "one").code == 1
+    assert call("export", "--ledgerq", "out", "mail", "--data", "one").code == 2
 
 
 def test_a_server_is_no_place_to_export_from(call: Call, server: PrivateServer) -> None:

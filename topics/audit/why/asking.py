@@ -248,7 +248,7 @@ def _topic_id(
 
 
 def not_found(where: str, name: str, deleted_ts: int | None) -> Rejected:
-    said = f"there is no topic {name!r} in {where}"
+    said = f"there is no topic {name!r}" + (f" in {where}" if where else "")
     if deleted_ts is None:
         return Rejected(Code.TOPIC_NOT_FOUND, said, topic=name)
     at = datetime.fromtimestamp(deleted_ts / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")

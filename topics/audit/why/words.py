@@ -20,6 +20,7 @@ _MARK: Final = (
 )
 _GONE: Final = frozenset({"acked", "moved", "purged", "deleted", "expired", "lost"})
 _OF_JOBS: Final = {"in_flight": "in flight", "ready": "ready", "delayed": "delayed", "moving": "on its way"}
+_OF_LEASES: Final = frozenset({"claimed", "extended", "lease_ended", "released", "released_all"})
 _LOST: Final = {
     "cap": "evicted by the topic's cap",
     "ttl": "older than the topic's ttl",
@@ -251,7 +252,8 @@ def _death(found: Why) -> str:
     for event in found.events:
         if event.event == "dead_lettered":
             break
-        before = event.event
+        if event.event in _OF_LEASES:
+            before = event.event
     if reason == EXPIRED.decode() and before == "lease_ended":
         return f": its last lease ran out [{reason}]"
     return f": {reason}" if reason else ""

@@ -119,9 +119,13 @@ def _as_typed(error: TopicsError, typed: Callable[[str], str]) -> str:
 
 def code_of(error: TopicsError) -> int:
     """The exit code of an error of the store."""
-    from topics.kernel.errors import Code
+    from topics.kernel.errors import CannotOpen, Code, Unusable
 
-    return USAGE if error.code is Code.INVALID_REQUEST else 1
+    no_store = (Unusable.FOREIGN, Unusable.NOT_A_DIRECTORY)
+    asks_wrongly = error.code is Code.INVALID_REQUEST or (
+        isinstance(error, CannotOpen) and error.reason in no_store
+    )
+    return USAGE if asks_wrongly else 1
 
 
 def _usage(error: click.UsageError) -> str:

@@ -173,7 +173,7 @@ class Watcher:
         self._wake()
 
     def sent(self) -> None:
-        """What was taken is on its way. What came before, and was not taken, may be old."""
+        """What was taken is on its way. What others were given of news that came before may be old by now."""
         if self.is_sending:
             self.is_sending = False
             for one in self._ready:

@@ -54,7 +54,7 @@ async def test_of_a_topic_that_was_deleted_it_says_when():
             assert "it was deleted at " in found["error"]["message"]
             assert type(found["error"]["detail"]["deleted_ts"]) is int
         never = (await said(site, "GET", "/v0/topics/never/why?seq=1"))[1]["error"]
-        assert never["message"] == "there is no topic 'never' in the data directory"
+        assert never["message"] == "there is no topic 'never'"
 
 
 async def test_of_a_topic_that_was_deleted_no_more_of_the_log_is_read_than_may_be():
@@ -63,7 +63,7 @@ async def test_of_a_topic_that_was_deleted_no_more_of_the_log_is_read_than_may_b
         await ask(site, "DELETE", T)
         status, found = await said(site, "GET", f"{T}/why?seq=1")
 
-    assert (status, found["error"]["message"]) == (404, "there is no topic 't' in the data directory")
+    assert (status, found["error"]["message"]) == (404, "there is no topic 't'")
 
 
 async def test_a_readers_range_is_told_of_in_parts():
