@@ -254,7 +254,7 @@ class TestRefusingToStart:
         (tmp_path / "data" / "letter.txt").write_text("dear")
         code, line = self.refused(start("--data", "data"))
 
-        assert code == 1
+        assert code == 2
         assert "data is no topics directory: it has no FORMAT, but holds letter.txt" in line
         assert [path.name for path in (tmp_path / "data").iterdir()] == ["letter.txt"]
 
