@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -302,15 +303,32 @@ def test_the_end_of_the_store_or_of_the_queue_ends_a_wait(open_sim: OpenSim) -> 
     assert waiting.end().code == "shutting_down"
 
 
-def test_an_interrupt_ends_the_wait_and_nothing_else(queue: topics.Queue, store: topics.Store) -> None:
-    main = threading.get_ident()
+@contextlib.contextmanager
+def signalled_while_it_waits(store: topics.Store, number: int) -> Iterator[None]:
+    """The signal comes while this thread waits for jobs. One that comes right before a lock is waited for is handled
+    when the next one is, so others follow, which do nothing.
+    """
+    main, over = threading.get_ident(), threading.Event()
 
-    def interrupt() -> None:
+    def send() -> None:
         assert wait_until(lambda: bool(store._local._waiting))
-        signal.pthread_kill(main, signal.SIGINT)
+        signal.pthread_kill(main, number)
+        while not over.wait(0.1):
+            signal.pthread_kill(main, signal.SIGUSR2)
 
-    threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
+    before = signal.signal(signal.SIGUSR2, lambda *_: None)
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        over.set()
+        sender.join()
+        signal.signal(signal.SIGUSR2, before)
+
+
+def test_an_interrupt_ends_the_wait_and_nothing_else(queue: topics.Queue, store: topics.Store) -> None:
+    with pytest.raises(KeyboardInterrupt), signalled_while_it_waits(store, signal.SIGINT):
         queue.claim(wait_ms=LONG_MS)
     queue.put("x")
     assert counts(queue) == (1, 0, 0)
@@ -320,16 +338,10 @@ def test_an_interrupt_ends_the_wait_and_nothing_else(queue: topics.Queue, store:
 def test_a_signal_handler_may_use_the_store_while_a_claim_waits(
     queue: topics.Queue, store: topics.Store
 ) -> None:
-    main = threading.get_ident()
-
-    def interrupt() -> None:
-        assert wait_until(lambda: bool(store._local._waiting))
-        signal.pthread_kill(main, signal.SIGUSR1)
-
     before = signal.signal(signal.SIGUSR1, lambda *_: queue.put("from the handler"))
     try:
-        threading.Thread(target=interrupt).start()
-        assert [job.data for job in queue.claim(wait_ms=LONG_MS)] == ["from the handler"]
+        with signalled_while_it_waits(store, signal.SIGUSR1):
+            assert [job.data for job in queue.claim(wait_ms=LONG_MS)] == ["from the handler"]
     finally:
         signal.signal(signal.SIGUSR1, before)
 
