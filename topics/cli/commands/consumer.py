@@ -104,8 +104,9 @@ def commit(invocation: Invocation, topic: str, name: str, seq: int, as_json: boo
     """Say that a consumer has read up to a seq. It goes forward only: `set` moves it back."""
     with invocation.there() as store:
         handle = store.topic(topic)
-        _position(handle, handle.consumer(name))  # or it is told which there are
-        committed = handle.consumer(name).commit(seq)
+        one = handle.consumer(name)
+        _position(handle, one)  # or it is told which there are
+        committed = one.commit(seq)
         _tell(committed, "" if committed.moved else "not moved, ", as_json=as_json)
 
 

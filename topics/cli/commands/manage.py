@@ -66,8 +66,6 @@ def _naming_options(configure: str) -> Iterator[None]:
     try:
         yield
     except Rejected as refused:
-        if refused.detail.get("reason") != "config":
-            raise
         message = refused.message.replace("(exist_ok)", "(--exist-ok)")
         message = message.replace("(configure, PATCH)", f"({configure})")
         raise Rejected(refused.code, message, **refused.detail) from refused

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 
 from topics.calls.workers.leases import retry_ms
+from topics.cli.io.quantities import counted
 from topics.kernel.errors import TopicsError
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class Shift:
     def _waits_for(self) -> str:
         if not self._runs:
             return ""
-        running = f"{len(self._runs)} command{'s' * (len(self._runs) > 1)}"
+        running = counted(len(self._runs), "command")
         return f"; waiting up to {self._rules.grace_s:g} s for {running}, which a second signal stops"
 
     def _asked(self, _number: int, _frame: FrameType | None) -> None:

@@ -191,7 +191,7 @@ class _Report:
 
     def end(self, left: str) -> None:
         with self._lock:
-            words = [left] * bool(left)
+            words = [left] if left else []
             if not self._as_json:
                 done, failed, lost = self._counts.values()
                 lost_too = f", {lost:,} lost" if lost else ""
