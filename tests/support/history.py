@@ -15,11 +15,12 @@ from topics.host.wal.archive import ArchiveRules
 from topics.host.wal.cutting import Goal, find_cuts
 from topics.host.wal.logchain import chains_behind
 from topics.store.inline import carry_out
-from topics.store.restore import rebuild
+from topics.store.restore import note_restore, rebuild
 from topics.testing.simdisk import SimDisk
 
 TINY = SegmentRules(records_max=5, bytes_max=1200)
 TOPICS = ("a", "b", "c")
+RESTORED_TS = 1_700_000_060_000
 
 
 def archiving(seed=0, **options):
@@ -45,6 +46,8 @@ def rebuilt(base, logs, **goal):
     chains = chains_behind(base, manifest, logs)
     target = SimDisk(8)
     rebuild(base, manifest, chains, find_cuts(chains, manifest, Goal(**goal)), target)
+    found = read_state(target, read_format(target, "x"), same_boot=False).recovered
+    note_restore(target, found, ts=RESTORED_TS, as_of=goal.get("until_ms") or manifest.ts)
     return target
 
 

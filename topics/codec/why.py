@@ -128,10 +128,21 @@ class Before(_Told, frozen=True, kw_only=True, omit_defaults=True):
     deleted_ts: int | None = None
 
 
+class AfterRestore(_Told, frozen=True, kw_only=True):
+    """The directory was made of a backup at `ts`, as it was at `as_of`; the topic's head was `head_seq` then. What had
+    been written above that before is gone, and its seqs are given again.
+    """
+
+    ts: int
+    as_of: int
+    head_seq: int
+
+
 class Why(_Told, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one seq. `events` in the log's order. `created_ts`: of this instance of the topic, if the log has
     it; `before`: the instance of the name before this one, if the log still knows of it; `cold`: the file in the cold
-    tier which has its put, if that could not be read. `words`: how it stands, what it waits for, what a reader is told.
+    tier which has its put, if that could not be read; `restored`: if a restore left the topic with a head below it.
+    `words`: how it stands, what it waits for, what a reader is told.
     """
 
     topic: str
@@ -146,6 +157,7 @@ class Why(_Told, frozen=True, kw_only=True, omit_defaults=True):
     log: LogTold
     created_ts: int | None = None
     before: Before | None = None
+    restored: AfterRestore | None = None
     cold: str | None = None
     words: list[Sentence] = []
 
@@ -174,7 +186,8 @@ class Part(_Told, frozen=True, kw_only=True, omit_defaults=True):
 
 class WhyRange(_Told, frozen=True, kw_only=True, omit_defaults=True):
     """What became of each seq above `from_seq` up to `to_seq`. `reason`: of the tombstone that a read from there begins
-    with; it reaches to `gap_to`. `next_from_seq`: ask on from there. `words`: what is not said of one part alone.
+    with; it reaches to `gap_to`. `next_from_seq`: ask on from there. `restored`: if the range goes above the head that
+    a restore left. `words`: what is not said of one part alone.
     """
 
     topic: str
@@ -187,5 +200,6 @@ class WhyRange(_Told, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
     gap_to: int | None = None
     next_from_seq: int | None = None
+    restored: AfterRestore | None = None
     log: LogTold
     words: list[Sentence] = []

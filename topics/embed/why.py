@@ -11,9 +11,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NoReturn, TypeVar
 
-from topics.audit.why.asking import not_found, why_range
 from topics.audit.why.asking import why as why_one
+from topics.audit.why.asking import why_range
 from topics.audit.why.kept_log import Budget, read_kept
+from topics.audit.why.names import not_found
 from topics.audit.why.standing import Reader, live_of
 from topics.audit.why.starts import read_snapshots
 from topics.calls import topics
@@ -89,7 +90,7 @@ def _not_there(disk: Disk, name: str, budget: Callable[[], Budget]) -> NoReturn:
     deleted: list[int] = []
     with suppress(OSError, Corrupt):  # that it is not there is known without them
         deleted = _deletions(disk, name, budget())
-    raise not_found("", name, max(deleted, default=None))
+    raise not_found(disk, "", name, max(deleted, default=None))
 
 
 def _deletions(disk: Disk, name: str, budget: Budget) -> list[int]:

@@ -3,6 +3,7 @@
     the backup's files, but for the last WAL file of each shard that goes on
     the log behind it: file by file, cut at whole writes, zeros behind
     recovery: it finishes what was under way, and the result is a store
+    RESTORED: how far each topic goes, for who asks later what became of what had been written behind that
 
 It is all made under another name and renamed when it is a store. Nothing of the backup or of the log is changed.
 
@@ -25,12 +26,14 @@ from topics.codec.log.walheader import HEADER_SIZE
 from topics.codec.log.writes import whole_writes
 from topics.codec.manifest import FileEntry, Manifest
 from topics.engine.recovery.judge import LogState
-from topics.engine.recovery.recover import CutReport, DamageReport, cut_report
+from topics.engine.recovery.recover import CutReport, DamageReport, Recovered, cut_report
 from topics.host.backup.contents import PIECE_SIZE, copied_bytes, room_behind
 from topics.host.backup.destination import Destination, make_parents, why_unwritable
 from topics.host.backup.verifying import read_manifest, refuse_links
 from topics.host.directory.layout import CURRENT_FILE, hint, read_format, shard_dir, wal_path
 from topics.host.directory.readstate import read_state
+from topics.host.directory.restored import note_of_restore, write_restored
+from topics.host.system.clock import SystemClock
 from topics.host.wal.cutting import Cut, Cuts, Goal, end_of, find_cuts, keeps_end, last_change
 from topics.host.wal.logchain import Chain, ChainFile, Chains, chains_behind
 from topics.kernel.errors import Corrupt
@@ -222,6 +225,10 @@ def _recovered(
     # What the goal left out was never lost, and neither is what came behind a backup. A log that is kept to its end is
     # another thing: its machine may have lost what was not synced, and nobody has told yet.
     may_lack = bool(torn or unclosed or (logged and not cuts))
+    last_ts = max(last_written, last_change(chains, cuts))
+    log_end_ts = end_of(chains) if any(chain.links for chain in chains.values()) else None
+    as_of = last_ts if cuts else max(manifest.ts, log_end_ts or 0)
+    note_restore(target.disk, found, ts=SystemClock().now_ms(), as_of=as_of)
     directory = ClaimedDirectory.claim(target.partial, create=False)
     try:
         opened = directory.recover(machine_restarted=may_lack)
@@ -231,13 +238,19 @@ def _recovered(
     return Restored(
         manifest=manifest,
         heads=dict(sorted(heads.items())),
-        last_ts=max(last_written, last_change(chains, cuts)),
-        log_end_ts=end_of(chains) if any(chain.links for chain in chains.values()) else None,
+        last_ts=last_ts,
+        log_end_ts=log_end_ts,
         cut=bool(cuts),
         damages=opened.damages,
         cuts=[*(one for one in torn if one is not None), *opened.cuts],
         unclosed=unclosed,
     )
+
+
+def note_restore(disk: Disk, found: Recovered, *, ts: int, as_of: int) -> None:
+    """Leave in the directory how far it went (`host.directory.restored`). Raises OSError."""
+    heads = {topic.topic_id: topic.head_seq for topic in found.catalog.topics.values()}
+    write_restored(disk, note_of_restore(ts=ts, as_of=as_of, heads=heads))
 
 
 def _shut_down(opened: Opened) -> None:

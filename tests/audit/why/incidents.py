@@ -514,6 +514,33 @@ def restored_to_a_moment(s):
     return rebuilt(base, [s.disk], until_ms=moment)
 
 
+@incident("t", 65)  # 3 to 64 may have been lost with the machine, for all that the log says
+def written_behind_a_restore(s):
+    s.put("t", 1, 2)
+    base = backed_up(s)
+    s.wait(10)
+    s.put("t", 3)
+    s.wait(10)
+    after = Play(disk=rebuilt(base, []), limits=SMALL, segments=TINY)
+    after.put("t", 4)
+    return after.disk
+
+
+@incident("later", 1)
+def of_a_topic_that_a_restore_left_out(s):
+    base = backed_up(s)
+    s.put("later", 1)
+    return rebuilt(base, [])
+
+
+@incident("t", reader=(3, None))
+def a_reader_of_what_a_restore_left_out(s):
+    s.put("t", 1, 2)
+    base = backed_up(s)
+    s.put("t", 3)
+    return rebuilt(base, [])
+
+
 # Readers.
 
 

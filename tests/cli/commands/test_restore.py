@@ -9,6 +9,9 @@ import pytest
 
 import topics
 from tests.cli.conftest import Call
+from topics.host.directory.layout import with_sum
+from topics.host.directory.restored import read_restored
+from topics.host.system.readonly import ReadOnlyDisk
 from topics.host.wal.archive import ArchiveRules
 from topics.store.opened import StoreOptions
 
@@ -161,3 +164,47 @@ def test_a_restored_backup_alone_lost_nothing_either(call: Call) -> None:
     with topics.open("again") as store:
         page = store.topic("t").read(from_seq=0, account=True)
         assert (page.tombstone, page.head_seq) == (None, 3)
+
+
+def test_why_tells_of_what_a_restore_left_out_whatever_has_its_seq_now(call: Call) -> None:
+    with topics.open("data") as store:
+        store.create("t").put_many([{"data": n} for n in range(2)])
+        store.backup("nightly")
+        store.topic("t").put(2)
+        store.create("later").put(1)
+    assert call("restore", "nightly", "again").code == 0
+    left_out = b"when the head was 2: whatever had seq 3 before is gone"
+
+    told = call("why", "t", "3", "--data", "again").out
+    assert b"record 3 is not here: no such seq yet, the head is 2" in told
+    assert left_out in told
+    with topics.open("again") as store:
+        assert store.topic("t").put("another").first_seq == 3
+        found_now = store.why("t", 3)
+    assert found_now.restored is not None
+    assert (found_now.now.state, found_now.restored.head_seq) == ("live", 2)
+    assert left_out in call("why", "t", "3", "--data", "again").out
+    assert b"restored" not in call("why", "t", "2", "--data", "again").out
+    assert b"whatever was above 2 before is gone" in call("why", "t", "--reader", "0", "--data", "again").out
+    later = call("why", "later", "1", "--data", "again")
+    assert later.code == 1
+    assert "so a topic that was created in between is gone" in later.err
+
+
+def test_a_damaged_note_of_a_restore_is_told_by_fsck_and_believed_by_nobody(call: Call) -> None:
+    with topics.open("data") as store:
+        store.create("t").put(1)
+        store.backup("nightly")
+    call("restore", "nightly", "again")
+    assert call("fsck", "again").out.endswith(b"nothing is wrong\n")
+    note = pathlib.Path("again/RESTORED")
+    whole = note.read_bytes()
+    for at in range(len(whole)):
+        note.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert read_restored(ReadOnlyDisk("again")) is None
+    for forged in ({"ts": 1 << 60}, {"as_of": -1}, {"heads": {"0000000000000001": "1"}}, {"heads": []}):
+        note.write_bytes(with_sum({"ts": 2, "as_of": 1, "heads": {}} | forged))
+        assert read_restored(ReadOnlyDisk("again")) is None
+    assert b"restored: it is damaged" in (told := call("fsck", "again")).out
+    assert told.code == 0
+    assert b"never put" in call("why", "t", "2", "--data", "again").out

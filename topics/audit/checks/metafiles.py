@@ -38,6 +38,7 @@ from topics.host.directory.layout import (
 )
 from topics.host.directory.owner import LOCK_NAME, RECORD_SIZE, RECORD_SIZE_BEFORE, OwnerRecord
 from topics.host.directory.readstate import read_state
+from topics.host.directory.restored import RESTORED_FILE, read_restored
 from topics.host.system.readonly import Hiding
 from topics.host.wal.archive import ARCHIVE_DIR
 from topics.kernel.config import Durability
@@ -52,16 +53,19 @@ _WAL: Final = re.compile(WAL_NAME, re.ASCII)
 _GENERATION: Final = re.compile(GENERATION_NAME, re.ASCII)
 _SHARD: Final = re.compile(SHARD_NAME, re.ASCII)
 _ROOT: Final = frozenset(
-    {"wal", "topics", META_DIR, ARCHIVE_DIR, FORMAT_FILE, LOCK_NAME, MANIFEST_FILE, NOTE_FILE}
+    {"wal", "topics", META_DIR, ARCHIVE_DIR, FORMAT_FILE, LOCK_NAME, MANIFEST_FILE, NOTE_FILE, RESTORED_FILE}
 )
 _REPAIRED: Final = re.compile(r"repaired-[0-9TZ-]+", re.ASCII)
 
 
 def check_metafiles(disk: Disk, state: RecoveredDirectory) -> Iterator[Violation]:
-    """FORMAT, LOCK, CURRENT, reserved files, snapshots, and files that nobody needs."""
+    """FORMAT, LOCK, RESTORED, CURRENT, reserved files, snapshots, and files that nobody needs."""
     if state.wrong is not None:
         yield _told("format", FORMAT_FILE, Severity.ERROR, state.wrong)
     yield from _check_lock(disk)
+    if disk.size(RESTORED_FILE) is not None and read_restored(disk) is None:
+        detail = "it is damaged, so topics why does not know that this directory was restored; remove it"
+        yield _told("restored", RESTORED_FILE, Severity.NOTE, detail)
     for generation, shard in find_shards(disk):
         yield from _check_shard(disk, generation, shard)
         yield from _check_log_sizes(disk, generation, shard)

@@ -22,6 +22,7 @@ from topics.host.cold.ownership import NOTE_FILE
 from topics.host.cold.segment_stores import OWNER_FILE
 from topics.host.directory.layout import CURRENT_FILE, FORMAT_FILE, NEXT_FILE
 from topics.host.directory.owner import LOCK_NAME, OwnerRecord
+from topics.host.directory.restored import RESTORED_FILE
 from topics.host.directory.size_limits import bytes_max, read_most
 from topics.host.system.readonly import ReadOnlyDisk
 from topics.kernel.errors import Corrupt, invalid
@@ -159,8 +160,8 @@ def _manifest(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- a
 
 
 _SMALL: Final[dict[str, Dumper]] = {
-    LOCK_NAME: _lock, FORMAT_FILE: _json, NOTE_FILE: _json, OWNER_FILE: _json, CURRENT_FILE: _hint,
-    MANIFEST_FILE: _manifest,
+    LOCK_NAME: _lock, FORMAT_FILE: _json, NOTE_FILE: _json, RESTORED_FILE: _json, OWNER_FILE: _json,
+    CURRENT_FILE: _hint, MANIFEST_FILE: _manifest,
 }  # fmt: skip
 _SEGMENT_PARTS: Final[dict[str, Dumper]] = {
     "data": data_items, "idx": idx_items, "col": col_items, "del": del_items

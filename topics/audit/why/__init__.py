@@ -7,6 +7,7 @@ would tell has been removed or was not looked at, that is said, with what is sti
     events        what the frames of a log say of one seq, in their order
     folding       the fold of one topic, and who watches what it takes
     kept_log      the files of log and archive that are there, as far as they are looked at
+    names         which topic, and which router, has a name
     standing      how a record or job stands in a topic, and what a reader is told of it; no file is read
     starts        what a fold can begin with: the topic's creation, or a snapshot
     waiting       what a job waits for

@@ -7,7 +7,6 @@ it is asked again. What a server knows better, how things stand in its engine, i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 import attrs
@@ -16,23 +15,22 @@ import msgspec
 from topics.audit.why.events import ENDINGS, events_of
 from topics.audit.why.folding import WatchedSeqs
 from topics.audit.why.kept_log import Budget, KeptLog, read_kept
+from topics.audit.why.names import not_found, router_names, topic_named
 from topics.audit.why.standing import Live, Reader, arrived_as, live_of, parts_of
 from topics.audit.why.starts import FoldStart, no_start, read_snapshots, starts
 from topics.audit.why.waiting import waits_of
 from topics.audit.why.writes import stored_event
-from topics.codec.log.control import Control, TopicCreate, TopicDelete
+from topics.codec.log.control import TopicCreate, TopicDelete
 from topics.codec.log.forwards import Forward
 from topics.codec.log.frame import Run
-from topics.codec.log.routers import RouterCreate, decode_router
-from topics.codec.log.scan import scan
-from topics.codec.log.walheader import HEADER_SIZE
-from topics.codec.why import Before, Event, LogTold, Standing, Why, WhyRange
+from topics.codec.log.routers import RouterCreate
+from topics.codec.why import AfterRestore, Before, Event, LogTold, Standing, Why, WhyRange
 from topics.engine.image import Snapshot
 from topics.engine.recovery.judge import Item
 from topics.host.cold.cold_disk import ColdBehind
 from topics.host.cold.segment_stores import SegmentStore
-from topics.host.directory.layout import find_shards, find_wal_files, read_format, wal_path
-from topics.host.directory.size_limits import read_log
+from topics.host.directory.layout import read_format
+from topics.host.directory.restored import RestoreNote, read_restored
 from topics.kernel.config import Durability, TopicType
 from topics.kernel.errors import CannotOpen, Code, Corrupt, Rejected, Unusable, invalid, not_a_queue
 from topics.kernel.limits import REPLANS_MAX, SCAN_SEQS_MAX, WHY_MS_MAX, WHY_PARTS_MAX
@@ -136,6 +134,7 @@ class _KnownTopic:
     budget: Budget
     names: dict[int, str]
     snapshots: Sequence[Snapshot]
+    restored: RestoreNote | None
     now_ms: int
 
     def log_told(self) -> LogTold:
@@ -147,6 +146,14 @@ class _KnownTopic:
             bytes_read=self.budget.bytes_read,
             bytes_left=self.budget.bytes_left,
         )
+
+    def restored_below(self, seq: int) -> AfterRestore | None:
+        """The restore that left the topic with a head below this seq."""
+        note = self.restored
+        head = None if note is None else note.head_of(self.topic_id)
+        if note is None or head is None or seq <= head:
+            return None
+        return AfterRestore(ts=note.ts, as_of=note.as_of, head_seq=head)
 
     def too_little(self) -> Rejected:
         return Rejected(
@@ -174,11 +181,11 @@ def _known(
         )
     snapshots, damaged = read_snapshots(disk, budget)
     if topic_id is None:
-        topic_id = _topic_id(disk, where, name, snapshots, damaged)
+        topic_id = topic_named(disk, where, name, snapshots, damaged)
     log = read_kept(disk, _wanted(topic_id), budget)
     names = {image.topic_id: image.name for snapshot in snapshots for image in snapshot.state.topics}
     names |= {item.topic_id: create.name for item, create in log.creations()}
-    names |= _router_names(log, snapshots)
+    names |= router_names(log, snapshots)
     watch, topic, begun = WatchedSeqs(first, last), None, None
     for start in starts(disk, log, snapshots, topic_id):
         tried = WatchedSeqs(first, last)
@@ -191,7 +198,7 @@ def _known(
         watch.let_pass(now_ms)
     elif not budget.bytes_left:
         deleted_ts = log.deleted_ts(topic_id)
-        raise no_start(name, damaged) if deleted_ts is None else not_found(where, name, deleted_ts)
+        raise no_start(name, damaged) if deleted_ts is None else not_found(disk, where, name, deleted_ts)
     return _KnownTopic(
         disk=disk,
         name=name,
@@ -203,6 +210,7 @@ def _known(
         budget=budget,
         names=names,
         snapshots=snapshots,
+        restored=read_restored(disk),
         now_ms=now_ms,
     )
 
@@ -221,39 +229,6 @@ def _wanted(topic_id: int) -> Callable[[Item], bool]:
         return isinstance(item.payload, TopicCreate | TopicDelete | RouterCreate)
 
     return wanted
-
-
-def _topic_id(
-    disk: Disk, where: str, name: str, snapshots: Sequence[Snapshot], damaged: Sequence[str]
-) -> int:
-    """The topic that has the name now, by the newest snapshot and the log behind it, which shard 0 keeps of all."""
-    found = {image.name: image.topic_id for image in snapshots[0].state.topics} if snapshots else {}
-    ended: int | None = None
-    for key in find_shards(disk):
-        for file in find_wal_files(disk, *key) if key[1] == 0 else ():
-            buffer = read_log(disk, wal_path(file))
-            for item in scan(buffer, min(HEADER_SIZE, len(buffer)), len(buffer)).items:
-                if not isinstance(item, Control):
-                    continue
-                if isinstance(item.payload, TopicCreate) and item.payload.name == name:
-                    found[name], ended = item.topic_id, None
-                elif isinstance(item.payload, TopicDelete) and found.get(name) == item.topic_id:
-                    del found[name]
-                    ended = item.ts
-    if name in found:
-        return found[name]
-    if damaged and not snapshots:
-        raise no_start(name, damaged)
-    raise not_found(where, name, ended)
-
-
-def not_found(where: str, name: str, deleted_ts: int | None) -> Rejected:
-    said = f"there is no topic {name!r}" + (f" in {where}" if where else "")
-    if deleted_ts is None:
-        return Rejected(Code.TOPIC_NOT_FOUND, said, topic=name)
-    at = datetime.fromtimestamp(deleted_ts / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")
-    said += f"; it was deleted at {at}, with all its records"
-    return Rejected(Code.TOPIC_NOT_FOUND, said, topic=name, deleted_ts=deleted_ts)
 
 
 def _why(known: _KnownTopic, seq: int, live: Live | None, *, of_job: bool) -> Why:
@@ -293,6 +268,7 @@ def _why(known: _KnownTopic, seq: int, live: Live | None, *, of_job: bool) -> Wh
         log=known.log_told(),
         created_ts=_created_ts(known),
         before=_before(known, live.epoch),
+        restored=known.restored_below(seq),
         cold=cold,
     )
 
@@ -340,15 +316,6 @@ def _arrived(known: _KnownTopic, move: bytes) -> int | None:
     return None
 
 
-def _router_names(log: KeptLog, snapshots: Sequence[Snapshot]) -> dict[int, str]:
-    """By id, which no topic has."""
-    found = [decode_router(told) for snapshot in snapshots for told in snapshot.state.routers]
-    for at, _ in log.walk():
-        if isinstance(at.item, Control) and isinstance(at.item.payload, RouterCreate):
-            found.append(at.item.payload)
-    return {router.id: router.name for router in found}
-
-
 def _created_ts(known: _KnownTopic) -> int | None:
     return next((item.ts for item, _ in known.log.creations() if item.topic_id == known.topic_id), None)
 
@@ -393,5 +360,6 @@ def _range(known: _KnownTopic, from_seq: int, to_seq: int | None, reader: Reader
         reason=None if gap is None else gap.reason.value,
         gap_to=None if gap is None else gap.gap_to,
         next_from_seq=last if last < wanted else None,
+        restored=known.restored_below(max(last, from_seq)),
         log=known.log_told(),
     )

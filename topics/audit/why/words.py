@@ -75,12 +75,13 @@ def _standing(found: Why, when: When) -> list[str]:
     return [
         f"{noun} {found.seq} {_stands(found, when)}",
         *(_wait(wait, when) for wait in found.now.waits),
-        *_repeats(found, when), *_durable(found), *_reader(found), *_limits(found, when),
+        *_restored(found, when), *_repeats(found, when), *_durable(found), *_reader(found), *_limits(found, when),
     ]  # fmt: skip
 
 
 def _of_range(found: WhyRange, when: When) -> Iterator[str]:
     """What is said of a reader's range beside its parts."""
+    yield from _restored(found, when)
     if not found.parts:
         yield f"there is nothing above {found.from_seq}: the head is {found.head_seq}"
     if found.reason == Reason.RECREATED.value:
@@ -243,7 +244,8 @@ def _state(found: Why, when: When) -> str:
         return (
             "may be there: the topic is ephemeral, so its records are in no file; ask the server that has it"
         )
-    return f"was never put: no such seq, the head is {found.head_seq}" + _earlier(found, when)
+    absent = "was never put: no such seq" if found.restored is None else "is not here: no such seq yet"
+    return f"{absent}, the head is {found.head_seq}" + _earlier(found, when)
 
 
 def _death(found: Why) -> str:
@@ -289,6 +291,21 @@ def _wait(wait: Wait, when: When) -> str:
             jobs = "1 ready job comes" if wait.ahead == 1 else f"{wait.ahead} ready jobs come"
             return f"it waits for its turn: {jobs} first"
     return "it waits for a worker to claim it"
+
+
+def _restored(found: Why | WhyRange, when: When) -> Iterator[str]:
+    restored = found.restored
+    if restored is None:
+        return
+    gone = (
+        f"whatever had seq {found.seq}"
+        if isinstance(found, Why)
+        else f"whatever was above {restored.head_seq}"
+    )
+    yield (
+        f"this directory was restored at {when(restored.ts)} to how it was at {when(restored.as_of)}, when the head was"
+        f" {restored.head_seq}: {gone} before is gone"
+    )
 
 
 def _repeats(found: Why, when: When) -> Iterator[str]:

@@ -11,5 +11,6 @@ owner         whose a data directory is: the line in LOCK, read without taking i
 raising       a store of format 1 becomes one of this version's (decisions 45 and 46)
 readstate     what a directory holds, read and judged without a change to it: what a start goes on from, and
               what fsck and a read-only view ask
+restored      how far each topic went when the directory was made of a backup
 size_limits   how large a file of each kind can be, so that whoever reads one whole reads no more (I-18)
 """

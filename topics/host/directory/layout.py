@@ -79,8 +79,7 @@ class Format:
             "generation": self.generation,
             "store": self.store,
         }
-        text = msgspec.json.encode(said | ({"raising": True} if self.raising else {}))[:-1]
-        return b'%b,"sum":"%016x"}' % (text, checksum(text))
+        return with_sum(said | ({"raising": True} if self.raising else {}))
 
 
 @attrs.frozen
@@ -89,6 +88,12 @@ class Identity:
 
     store: bytes | None
     raising: bool
+
+
+def with_sum(value: object) -> bytes:
+    """The JSON of an object, and at its end the checksum over all that stands before it."""
+    text = msgspec.json.encode(value)[:-1]
+    return b'%b,"sum":"%016x"}' % (text, checksum(text))
 
 
 def read_format(disk: Disk, where: str) -> Format | None:

@@ -315,9 +315,11 @@ def _restored_fields(dest: Path, restored: Restored) -> dict[str, Any]:
 def _print_restored(dest: Path, restored: Restored) -> None:
     _print_heads(restored.heads)
     what = "cut at the goal" if restored.cut else "all that there was"
-    changed = moment(restored.last_ts or None)
+    changed = (
+        f"the last change at {moment(restored.last_ts)}" if restored.last_ts else "no record was ever written"
+    )
     click.echo(
-        f"{dest}: {counted(len(restored.heads), 'topic')}, the last change at {changed} ({what}; "
+        f"{dest}: {counted(len(restored.heads), 'topic')}, {changed} ({what}; "
         f"the backup was taken at {moment(restored.manifest.ts)})"
     )
     if restored.manifest.cold:

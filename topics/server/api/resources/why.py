@@ -16,7 +16,7 @@ import msgspec
 from topics.audit.why.kept_log import Budget
 from topics.audit.why.standing import Reader
 from topics.audit.why.words import with_words
-from topics.codec.why import Before, Event, LogTold, Part, Standing, Told, Wait, Why, WhyRange
+from topics.codec.why import AfterRestore, Before, Event, LogTold, Part, Standing, Told, Wait, Why, WhyRange
 from topics.embed.why import of_range, of_seq, reader_of
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import U64_MAX, WHY_MS_MAX, WHY_WAITING_MAX
@@ -134,15 +134,18 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
     "WhyTold": _object("What a reader is told whose cursor is right before it", Told, **{"as": _AS}),
     "WhyLog": _object("What the answer stands on", LogTold, since_ts=s.or_null(s.TS)),
     "WhyBefore": _object("The instance of the name before this one", Before),
+    "WhyAfterRestore": _object("The directory was made of a backup, with this head", AfterRestore),
     "WhyPart": _object("Neighbours that ended alike", Part),
     "Why": _answer(
         "What became of one seq", Why, now=s.ref("WhyStanding"), reader=s.ref("WhyTold"), log=s.ref("WhyLog"),
         events=s.list_of(s.ref("WhyEvent"), "In the order of the log"), before=s.ref("WhyBefore"),
+        restored=s.ref("WhyAfterRestore"),
         words=_SENTENCES,
     ),
     "WhyRange": _answer(
         "What became of what a reader has not got", WhyRange, log=s.ref("WhyLog"), words=_SENTENCES,
         parts=s.list_of(s.ref("WhyPart"), "Each seq is in one of them, ascending"),
+        restored=s.ref("WhyAfterRestore"),
     ),
     "WhyAnswer": {"anyOf": [s.ref("Why"), s.ref("WhyRange")]},
 }  # fmt: skip
