@@ -795,6 +795,23 @@ async def test_all_who_rest_at_one_place_are_sent_the_same_each_with_his_own_id(
         await here.gone(first, other, slow, before, several)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_who_watches_over_another_version_of_http_is_told_the_same(mock_clock, is_first):
+    """What is sent at once over HTTP/1.1 is found first, and over HTTP/2 nothing is sent at once; or the other way."""
+    async with place("http2") as here:
+        await here.make()
+        plain = attrs.evolve(here, served=None)
+        streams = [await of.stream(topics={"t": {}}) for of in ((plain, here) if is_first else (here, plain))]
+        for events in streams:
+            await caught_up(events)
+        for seq in (1, 2):
+            await here.put("x")
+            for events in streams:
+                record = await events.told()
+                assert (seqs(record), said_by(record[1])) == ([seq], {"t": seq})
+        await here.gone(*streams)
+
+
 async def test_what_was_sent_as_others_were_has_arrived(mock_clock):
     """Who comes back and does not say how far he is goes on behind what was on its way, also if it went in part."""
     async with place() as here:
@@ -902,6 +919,29 @@ async def test_what_others_were_given_is_held_by_each_who_is_slow(mock_clock):
         await pass_time(1.5)
         assert seqs(await events.told()) == [1]
         await here.gone(events)
+
+
+async def test_who_has_not_caught_up_is_told_that_he_has_also_if_others_stand_where_he_does(mock_clock):
+    """There is no memory for either of two, who go on from one place; one of them has just begun."""
+    async with place(unsent_bytes_max=5300) as here:
+        await here.put("x" * 5000, topic="large")
+        await here.make()
+        at_head = await here.stream(topics={"t": {}})
+        await caught_up(at_head)
+        stuck = await here.stream(topics={"large": {}}, back=100)
+        await here.settled()
+        await here.put("y" * 400)
+        begun = await here.stream(topics={"t": {}})
+        for events in (at_head, begun):
+            assert (await events.told())[2]["reason"] == "throttled"
+        await here.gone(stuck)
+        await here.put("z")
+        assert seqs(await at_head.told()) == [1, 2]
+        await pass_time(1.5)
+        assert seqs(await begun.told()) == [1, 2]
+        assert (await begun.told())[0] == "caught-up"
+        assert not any(events.has_more() for events in (at_head, begun))
+        await here.gone(at_head, begun)
 
 
 async def test_an_id_is_what_it_was_made_of_or_nothing():
