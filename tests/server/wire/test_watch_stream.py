@@ -674,6 +674,28 @@ async def test_a_bug_in_what_is_sent_at_once_ends_that_stream_only(mock_clock):
         await here.gone(other)
 
 
+async def test_a_bug_in_what_is_sent_as_to_others_ends_that_stream_only(mock_clock):
+    async with place() as here:
+        await here.put(1)
+        streams = first, ends, other = [await here.stream(topics={"t": {"tail": True}}) for _ in range(3)]
+        for events in streams:
+            await caught_up(events)
+
+        def sent(_):
+            raise ZeroDivisionError("planted")
+
+        ends.theirs.try_send = sent
+        assert (await here.put(2))["head_seq"] == 2
+        while await ends._more():
+            pass
+        assert b"event:" not in ends.client.buffer
+        for events in (first, other):
+            assert seqs(await events.told()) == [2]
+        assert here.site.bugs == 1
+        here.site.bugs = 0
+        await here.gone(first, other)
+
+
 @pytest.mark.rule("H9.15")
 async def test_a_session_that_ends_before_its_stream_has_begun_says_so(mock_clock):
     async with place() as here:
@@ -765,34 +787,41 @@ async def test_where_there_is_no_memory_the_stream_says_so_and_goes_on(mock_cloc
 
 @pytest.mark.parametrize("text", ["x" * 300, "x" * 5000])
 async def test_all_who_rest_at_one_place_are_sent_the_same_each_with_his_own_id(mock_clock, text):
-    """One has watched since before the topic was created anew, one is slow, and one watches another topic, too."""
+    """One has watched since before the topic was created anew, one is slow, and two watch another topic each, too."""
     async with place() as here:
         await here.put(0)
-        await here.put(0, topic="u")
+        for topic in "uv":
+            await here.put(0, topic=topic)
         wid = (await here.watch(topics={"t": {}}))["wid"]
         await here.delete()
         await here.put(1)
         first, other = [await here.stream(topics={"t": {}}) for _ in range(2)]
         slow = await here.stream(topics={"t": {}}, back=200)
         before = await here.stream(wid=wid)
-        several = await here.stream(topics={"t": {}, "u": {}})
-        for events in (first, other, slow, before, several, several):
+        with_u, with_v = [await here.stream(topics={"t": {}, topic: {}}) for topic in "uv"]
+        for events in (first, other, slow, before, with_u, with_u, with_v, with_v):
             await caught_up(events)
-        ids = (first, {"t": 2}), (other, {"t": 2}), (before, {"t": [2, 2]}), (several, {"t": 2, "u": 1})
+        ids = {
+            first: {"t": 2},
+            other: {"t": 2},
+            before: {"t": [2, 2]},
+            with_u: {"t": 2, "u": 1},
+            with_v: {"t": 2, "v": 1},
+        }
         await here.put(text)
-        for events, number in ids:
+        for events, number in ids.items():
             record = await events.told()
             assert (seqs(record), said_by(record[1])) == ([2], number)
         await here.put("y", "z")
-        for events in (first, other, before, several):
+        for events in ids:
             assert seqs(await events.told()) == [3, 4]
         for found in ([2], [3, 4]):
             assert seqs(await slow.told()) == found
         await here.put("w")
-        for events in (first, other, slow, before, several):
+        for events in (*ids, slow):
             record = await events.told()
             assert (seqs(record), events.has_more()) == ([5], False)
-        await here.gone(first, other, slow, before, several)
+        await here.gone(*ids, slow)
 
 
 @pytest.mark.parametrize("is_first", [True, False])

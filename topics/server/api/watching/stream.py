@@ -246,7 +246,7 @@ class WatchStream:
         there = plan.next_from_seq, plan.epoch
         if step.text:
             told = with_id(step.text, self._session.event_id(one, *there, before=before))
-            if self._session.epoch is not None and plan.gap is None and plan.caught_up and not step.turned:
+            if plan.gap is None and plan.caught_up:  # it is all there is; who turns has a step of his own
                 step.pieces[self._session.epoch] = told
             events.append(told)
             before = there
