@@ -66,8 +66,7 @@ class Watched(Subscription):
         watcher = self.watcher
         assert watcher is not None
         if watcher.sends_same is None or not watcher.sends_same(self, news):
-            # Who is sending comes back later, when what others were given may be old.
-            self.news = None if watcher.is_sending else news
+            self.news = news
             watcher.is_turn_of(self)
 
     def end(self) -> None:
