@@ -108,6 +108,23 @@ async def test_of_very_many_followers_some_are_told_at_once_and_the_others_by_an
         nursery.cancel_scope.cancel()
 
 
+async def test_whose_turn_comes_after_more_has_come_is_given_nothing_that_was_found_before():
+    """A record may be evicted by the next one, or the topic be deleted: no news of floors comes then."""
+    hub, many = Hub(), [Follows() for _ in range(2 * SLICE)]
+    for one in many:
+        hub.follow(one)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hub.run)
+        await trio.testing.wait_all_tasks_blocked()
+        hub.tell({"a": News.RECORDS})
+        old = many[0].news[0]
+        hub.tell({"a": News.RECORDS})
+        await trio.testing.wait_all_tasks_blocked()
+        assert [one.news.count(old) for one in many] == [1] * SLICE + [0] * SLICE
+        assert len({one.news[-1] for one in many}) == 1
+        nursery.cancel_scope.cancel()
+
+
 class Telling:
     """A hub with its task, on a clock that stands still. `order`: of whom a slice was told, by name."""
 
