@@ -2,6 +2,8 @@
 topics, and however often the stream is cut off and goes on (semantics 2.2, 2.4; http-api 9).
 """
 
+from itertools import cycle
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,8 @@ pytestmark = pytest.mark.trio
 CAPS = {"a": 0, "b": 6, "c": 2}
 TOPIC = st.sampled_from(sorted(CAPS))
 PUT = st.tuples(st.just("put"), TOPIC, st.integers(1, 9), st.sampled_from(["x", "y", None]))
+ALONE = "aabb"  # what those watch who watch one topic: they stand at one place, so they are sent the same
+WHO = st.integers(0, len(ALONE))
 STEPS = st.lists(
     st.one_of(
         PUT,
@@ -21,8 +25,8 @@ STEPS = st.lists(
         st.tuples(st.just("delete_tag"), TOPIC, st.sampled_from(["x", "y"])),
         st.tuples(st.just("recreate"), st.sampled_from(["b", "c"])),
         st.tuples(st.just("passes"), st.integers(1, 2000)),
-        st.tuples(st.just("read"), st.integers(1, 9)),
-        st.tuples(st.just("again"), st.sampled_from(["told all", "cut off", "superseded"])),
+        st.tuples(st.just("read"), WHO, st.integers(1, 9)),
+        st.tuples(st.just("again"), WHO, st.sampled_from(["told all", "cut off", "superseded"])),
     ),
     min_size=10,
     max_size=40,
@@ -32,24 +36,30 @@ STEPS = st.lists(
 class Watcher:
     """A client with what it was told. It comes back with the id of the last event that it has read whole."""
 
-    def __init__(self, here, instances, asked, back):
+    def __init__(self, here, instances, asked, back, topics):
         self.here, self.asked, self.back = here, asked, back
         self.instances = instances
-        self.histories = {topic: History(by_epoch[1]) for topic, by_epoch in instances.items()}
+        self.histories = {topic: History(instances[topic][1]) for topic in topics}
         self.last_id = None
 
     async def begin(self):
-        self.wid = (await self.here.watch(topics={topic: {} for topic in CAPS}, **self.asked))["wid"]
+        watch = await self.here.watch(topics={topic: {} for topic in self.histories}, **self.asked)
+        self.wid = watch["wid"]
         await self.connect()
 
     async def connect(self, *, last_id=None):
         self.events = await self.here.stream(wid=self.wid, last_id=last_id, back=self.back)
         self.last_id = self.events.first_id
 
+    @property
+    def is_over(self):
+        """Its last topic was deleted, so its stream ends, and it cannot come back."""
+        return all(max(self.instances[topic]) > 1 for topic in self.histories)
+
     async def read(self, most=10**9):
         """What has come, so many events at most."""
         await self.here.settled()
-        while most and self.events.has_more():
+        while most and self.events.has_more() and not all(one.is_over for one in self.histories.values()):
             name, number, data = await self.events.told()
             assert name != "error", data
             history = self.histories[data["topic"]]
@@ -61,7 +71,15 @@ class Watcher:
             most -= 1
             await self.here.settled()
 
+    def ends(self):
+        """Everything has come."""
+        for history in self.histories.values():
+            history.ends()
+            assert history.last in ("caught-up", "record", "topic-deleted", "tombstone")
+
     async def again(self, how):
+        if self.is_over:
+            return
         if how == "told all":  # what was sent was read: the session knows that by itself
             await self.read()
             await self.events.leave()
@@ -92,8 +110,11 @@ async def test_a_history_adds_up(steps, limit, match, consistency, back):
         for topic, cap in CAPS.items():
             await here.make(topic, cap_records=cap)
         asked = {"limit": limit, "match": match, "consistency": consistency}
-        watcher = Watcher(here, instances, asked, back)
-        await watcher.begin()
+        watchers = [Watcher(here, instances, asked, back, CAPS)]
+        backs = cycle((1 << 20, back))
+        watchers += [Watcher(here, instances, asked, next(backs), topic) for topic in ALONE]
+        for watcher in watchers:
+            await watcher.begin()
         for kind, *what in steps:
             if kind in ("put", "delete_below", "delete_tag", "recreate"):
                 topic, *more = what
@@ -116,13 +137,13 @@ async def test_a_history_adds_up(steps, limit, match, consistency, back):
             elif kind == "passes":
                 await here.passes(what[0])
             elif kind == "read":
-                await watcher.read(what[0])
+                await watchers[what[0]].read(what[1])
             else:
-                await watcher.again(what[0])
+                await watchers[what[0]].again(what[1])
         for _ in range(3):
             await here.passes(2000)
-            await watcher.read()
-        for history in watcher.histories.values():
-            history.ends()
-            assert history.last in ("caught-up", "record", "topic-deleted", "tombstone")
-        await here.gone(watcher.events)
+            for watcher in watchers:
+                await watcher.read()
+        for watcher in watchers:
+            watcher.ends()
+        await here.gone(*(watcher.events for watcher in watchers))
