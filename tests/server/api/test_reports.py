@@ -65,14 +65,32 @@ async def test_the_access_log_has_a_line_a_request_with_nothing_a_client_hid_in_
     assert written.pop("bytes") > 20
     assert written == {
         "event": "request.served", "level": "info", "method": "POST", "route": "write_records", "topic": "quakes",
-        "status": 201, "waited_ms": 0.0,
+        "status": 201, "waited_ms": 0.0, "first_seq": 1, "last_seq": 1,
     }  # fmt: skip
+    assert "first_seq" not in missing
     assert (missing["route"], missing["status"], missing["topic"]) == ("get_topic", 404, "nobodys")
     assert (refused["route"], refused["status"], refused["topic"]) == ("", 404, None)
     assert not any(
         "ecret" in str(line) or "private" in str(line) for line in (written, missing, refused, *asked)
     )
     assert [line["status"] for line in asked] == [200, 400]
+
+
+@pytest.mark.rule("O6.4")
+async def test_the_request_of_a_record_is_found_by_its_seq(lines):
+    """`why` names the write's seqs; the log names the request that they were the answer to, be it a repeat."""
+    name = "n" * 64 + "." + "n" * 63
+    body = {"records": [{"data": n} for n in range(500)], "idempotency_key": "k"}
+    async with open_site(access_log=True) as site:
+        for _ in range(2):
+            await ask(site, "POST", f"/v0/topics/{name}", body)
+        await ask(site, "POST", f"/v0/topics/{name}/delete", {"before_seq": 3})
+        await ask(site, "POST", f"/v0/topics/{name}/diff", {})
+
+    written, repeated, *others = lines()
+    for line in (written, repeated):
+        assert (line["topic"], line["first_seq"], line["last_seq"]) == (name, 1, 500)
+    assert all("first_seq" not in line for line in others)
 
 
 @pytest.mark.rule("O6.4")
@@ -153,10 +171,10 @@ async def test_an_overload_is_told_by_its_first_lines_and_a_number(lines):
     second = 100.0
     reports = RequestReports(SeededEntropy(), slow_s=1.0, now_s=lambda: second)
     for _ in range(SLOW_LINES_PER_S + 5):
-        reports.tell(None, Answer(200), TimedRequest("health", "/v0/health", 1.5, 0.0, b""))
+        reports.tell(None, Answer(200), TimedRequest("health", "/v0/health", 1.5, 0.0, b"", b""))
     assert len(lines()) == SLOW_LINES_PER_S
     second += 1
-    reports.tell(None, Answer(200), TimedRequest("health", "/v0/health", 1.5, 0.0, b""))
+    reports.tell(None, Answer(200), TimedRequest("health", "/v0/health", 1.5, 0.0, b"", b""))
 
     (line,) = lines()
     assert line["left_out"] == 5

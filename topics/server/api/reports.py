@@ -4,8 +4,9 @@ A request's time is from when the whole of it was there until its answer was mad
 because it asked to. What its peer takes to send and to read is not the server's.
 
 Of a request there is told its method, its route by name (never its path or query), its topic, status, times, the bytes
-of its body, and its id: `X-Request-Id` as the client gave it, if that is sane, else one of ours. An id comes back in
-the answer's head, and nowhere in its body.
+of its body, and its id: `X-Request-Id` as the client gave it, if that is sane, else one of ours; of a write also the
+seqs that it was given, so that who knows a record finds its request. An id comes back in the answer's head, and nowhere
+in its body.
 """
 
 from __future__ import annotations
@@ -33,22 +34,30 @@ _METHODS: Final = frozenset(
 _NEVER_S: Final = float("inf")
 _PERFORMANCE: Final = re.compile(rb'"performance":(\{[^{}]*\})\}$')
 _TAIL_BYTES: Final = 200
+_SEQS: Final = re.compile(rb'\{"topic":"[^"]*","first_seq":(\d+),"last_seq":(\d+),')  # as a write is answered
+_START_BYTES: Final = 400
 
 
 @attrs.frozen
 class TimedRequest:
-    """What is known of a request when its answer is made. `tail`: the end of the answer's JSON."""
+    """What is known of a request when its answer is made. `start`, `tail`: of the answer's JSON."""
 
     route: str
     path: str  # the route's, with its parameters in braces
     busy_s: float
     waited_s: float  # besides, because it was asked to
+    start: bytes
     tail: bytes
 
     @staticmethod
     def of(route: str, path: str, answer: Answer, *, busy_s: float, waited_s: float) -> TimedRequest:
-        tail = answer.body[-_TAIL_BYTES:] if isinstance(answer.body, bytes) else b""
-        return TimedRequest(route, path, busy_s, waited_s, tail)
+        body = answer.body if isinstance(answer.body, bytes) else b""
+        return TimedRequest(route, path, busy_s, waited_s, body[:_START_BYTES], body[-_TAIL_BYTES:])
+
+    def seqs(self) -> dict[str, int]:
+        """Which seqs a write was given, as its answer says it."""
+        found = _SEQS.match(self.start)
+        return {} if found is None else {"first_seq": int(found[1]), "last_seq": int(found[2])}
 
     def performance(self) -> dict[str, float]:
         """Where the time went, as the answer says it."""
@@ -100,6 +109,7 @@ class RequestReports:
             "waited_ms": round(timed.waited_s * 1000, 3),
             "bytes": _size(answer),
             "request_id": request_id,
+            **timed.seqs(),
         }
         if self._every:
             log.info("request.served", **fields)
@@ -119,7 +129,7 @@ class RequestReports:
             "topics.topic": None if head is None else head.topic,
             "topics.request_id": request_id,
             "topics.waited_ms": round(timed.waited_s * 1000, 3),
-            **{f"topics.{name}": value for name, value in timed.performance().items()},
+            **{f"topics.{name}": value for name, value in (timed.seqs() | timed.performance()).items()},
         }
         tracing.tell(
             f"{method} {timed.path}".strip(),

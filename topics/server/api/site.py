@@ -218,7 +218,7 @@ class Site(ServerState):
         self.counts["", answer.status] += 1
         if head is not None:
             answer.headers += self.options.origins.shared(head)
-        self.reports.tell(head, answer, TimedRequest("", "", 0.0, 0.0, b""))
+        self.reports.tell(head, answer, TimedRequest("", "", 0.0, 0.0, b"", b""))
         return answer
 
     def refused(self, error: TopicsError, *, performance: bytes = b"") -> Answer:
