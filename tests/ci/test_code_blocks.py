@@ -58,7 +58,7 @@ class Row:
 ROWS = (
     Row("README.md", "console", 1, f"{README}test_the_calls_over_http_are_answered", "$ topics serve"),
     Row("README.md", "console", 1, f"{README}test_every_line_of_the_console_block_runs", "$ topics put"),
-    Row("README.md", "python", 2, f"{README}test_the_python_blocks_run_one_after_another_and_print_what_they_say"),
+    Row("README.md", "python", 3, f"{README}test_the_python_blocks_run_one_after_another_and_print_what_they_say"),
     Row("docs/api.md", "console", 1, f"{API}url"),
     Row("docs/api.md", "sh", 27, f"{API}test_every_call_of_the_page_answers_what_it_says"),
     Row("docs/api.md", "json", 27, f"{API}test_every_call_of_the_page_answers_what_it_says"),

@@ -38,7 +38,7 @@ def test_the_python_blocks_run_one_after_another_and_print_what_they_say(tmp_pat
     )
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["1 Hualien, Taiwan", "1 7 cap", "[7, 8, 9]"]
+    assert done.stdout.splitlines() == ["1 Hualien, Taiwan", "1 7 cap", "[7, 8, 9]", "2 eve"]
 
 
 def test_the_calls_over_http_are_answered(tmp_path: pathlib.Path) -> None:
@@ -89,6 +89,8 @@ def test_every_line_of_the_console_block_runs(tmp_path: pathlib.Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "1,707 records stored" in done.stdout
     assert "99 records deleted" in done.stdout
+    assert '{"to": "ann"}' in done.stdout
+    assert "job 1 was acked by" in done.stdout
     assert "Traceback" not in done.stderr
 
 
