@@ -77,10 +77,14 @@ class Absence:
         """How long to wait behind this one. Raises it if no patience helps."""
         if not passes(error, is_remote=is_remote):
             raise error
+        self.failed(error)
+        return pause_s(self._failures, self._chance())
+
+    def failed(self, error: TopicsError) -> None:
+        """It is tried again; the first in a row is told."""
         self._failures += 1
         if self._failures == 1:
             self._log.warning("%s; trying again until it is there", error.message)
-        return pause_s(self._failures, self._chance())
 
     def ended(self) -> None:
         if self._failures:

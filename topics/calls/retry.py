@@ -84,8 +84,9 @@ class Line:
     def ask(
         self, method: str, path: str, read: Callable[[bytes], T], *, query: Mapping[str, str] | None = None,
         body: bytes | None = None, repeatable: bool = False, writes: bool = False, wait_ms: int = 0,
+        failed: Callable[[TopicsError], None] | None = None,
     ) -> Talk[T]:  # fmt: skip
-        """What `read` makes of the body of a good answer.
+        """What `read` makes of the body of a good answer. `failed`: as of `retry`.
 
         Raises:
             Rejected, Fatal: what the server answered.
@@ -94,14 +95,14 @@ class Line:
         request = Request(
             method, path, query or {}, body, repeatable=repeatable, writes=writes, wait_ms=wait_ms
         )
-        found = yield from self.retry(request)
+        found = yield from self.retry(request, failed)
         try:
             return read(found)
         except MALFORMED as error:
             raise not_topics(self.url, f"{path} answered what is not of its form: {error}") from error
 
-    def retry(self, request: Request) -> Talk[Any]:
-        """The body of a good answer; raises what `ask` raises."""
+    def retry(self, request: Request, failed: Callable[[TopicsError], None] | None = None) -> Talk[Any]:
+        """The body of a good answer; raises what `ask` raises. `failed`: is given what another attempt follows on."""
         started, attempts, may_be_done = self.pace.now_s(), 0, False
         while True:
             error: TopicsError
@@ -128,6 +129,8 @@ class Line:
             wait_s = self._wait_s(attempts, started, after_s) if again else None
             if wait_s is None:
                 raise unanswered(error, self.url) if may_be_done and request.writes else error
+            if failed is not None:
+                failed(error)
             yield Sleep(wait_s)
 
     def _wait_s(self, attempts: int, started: float, after_s: float) -> float | None:

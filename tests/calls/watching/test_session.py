@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import topics
-from tests.calls.watching.streams import Frame, History, lost, records, tombstone, watched
+from tests.calls.watching.streams import URL, Frame, History, lost, records, tombstone, watched
 from topics.calls.retry import HttpAnswer, Send
 from topics.kernel.errors import TopicsError
 
@@ -155,10 +155,17 @@ def test_what_does_not_pass_is_raised_with_the_servers_words(
         watched(Saying(b": hb\n\n", refusal), "a")
 
 
-def test_a_server_that_is_away_is_waited_for() -> None:
-    history = Saying(b": hb\n\n", *[lost() for _ in range(500)])
+@pytest.mark.parametrize("times", [1, 500])
+@pytest.mark.parametrize(
+    "said", [b": hb\n\n", b"event: new\nid: e30\ndata: {}\n\n"], ids=["by another session", "by its id"]
+)
+def test_a_server_that_is_away_is_waited_for_which_is_told_once(
+    times: int, said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    history = Saying(said, *[lost() for _ in range(times)])
 
     assert told(watched(history, "a", "b")[0]) == EXPECTED
+    assert caplog.messages == [f"{URL}: lost; trying again until it is there", f"{URL} is there again"]
 
 
 def test_a_topic_that_is_gone_when_it_comes_again_was_deleted() -> None:

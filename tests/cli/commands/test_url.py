@@ -333,23 +333,29 @@ def test_a_put_goes_on_over_a_restart(call: Call, tmp_path: pathlib.Path, spawn:
 
 
 @pytest.mark.rule("O2.6")
-def test_tail_goes_on_over_a_killed_server(tmp_path: pathlib.Path, spawn: Spawn) -> None:
+def test_tail_goes_on_over_a_killed_server_and_says_so(tmp_path: pathlib.Path, spawn: Spawn) -> None:
     with PrivateServer(tmp_path / "data", tmp_path) as own, topics.Client(own.url) as client:
         topic = client.create("t", durability="fsync")
         topic.put(1)
         child = spawn("tail", "t", "--url", own.url, "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             assert next_line(child)["data"] == 1
-            own.kill()
-            own.start()
             topic.put(2)
-            assert next_line(child)["data"] == 2
+            assert next_line(child)["data"] == 2  # so the watch stands
+            own.kill()
+            assert child.stderr is not None
+            away = child.stderr.readline().decode()
+            own.start()
+            topic.put(3)
+            assert next_line(child)["data"] == 3
             child.send_signal(signal.SIGINT)
             out, err = child.communicate(timeout=20)
         finally:
             child.kill()
             child.communicate()
-    assert (child.returncode, out, err) == (130, b"", b"")
+    assert away.startswith(f"topics: {own.url}: ")
+    assert away.endswith("; trying again until it is there\n")
+    assert (child.returncode, out, err.decode()) == (130, b"", f"topics: {own.url} is there again\n")
 
 
 def test_tail_ends_quietly_when_nobody_reads_it(tail: Any, server: PrivateServer) -> None:

@@ -73,7 +73,7 @@ class RemoteWatch:
         try:
             found = yield from self._line.ask(
                 "POST", PATH, read_session, query={"lenient": "true"} if lenient else {},
-                body=self._asked.body(starts), repeatable=True,
+                body=self._asked.body(starts), repeatable=True, failed=self._absence.failed if lenient else None,
             )  # fmt: skip
         except Rejected as refused:
             if not lenient or refused.code is not Code.TOPIC_NOT_FOUND:
@@ -98,7 +98,7 @@ class RemoteWatch:
         self._failures += 1
         end = Said("")
         try:
-            yield from self._line.retry(request)
+            yield from self._line.retry(request, self._absence.failed)
             self._absence.ended()
             end = yield from self._events()
         except Rejected as refused:
