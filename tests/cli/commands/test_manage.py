@@ -55,6 +55,20 @@ def test_create_leaves_a_topic_that_is_there_as_it_is(call: Call) -> None:
     assert call("state", "t", "--json").lines[0]["count"] == 3
 
 
+def test_what_was_moved_into_range_is_told(call: Call) -> None:
+    call("create", "t")
+    rules = ("lease_ms=5", "cap_records=10", 'retry_backoff={"base_ms": 1, "factor": 0.5, "max_ms": 9}')
+    moved = [
+        "topics: config.lease_ms: 5 ms is out of range, and was moved to 100 ms",
+        "topics: config.retry_backoff.factor: 0.5 is out of range, and was moved to 1.0",
+    ]
+
+    assert call("create", "q", "type=queue", *rules).err.splitlines() == moved
+    assert call("create", "q", "type=queue", *rules).err.splitlines() == moved
+    assert call("configure", "t", *rules, "--json").err.splitlines() == moved
+    assert call("create", "t", "cap_records=20", "--exist-ok").err == ""  # nothing was asked of this one
+
+
 def test_durability_and_its_alias_do_not_contradict_each_other(call: Call) -> None:
     call("create", "t", "durable=true")
     assert call("configure", "t", "durability=memory", "--json").lines[0]["config"]["durable"] is False

@@ -16,7 +16,7 @@ import click
 
 from topics.cli.commands.read import parse_match
 from topics.cli.completion.types import FIELD, TOPIC
-from topics.cli.core.failure import USAGE, Failed, near, say
+from topics.cli.core.failure import USAGE, Failed, near, say, tell_moved
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import counted, moment, parse_duration_ms, parse_size, size
 from topics.cli.io.terminal import is_terminal, json_line, print_table
@@ -52,10 +52,13 @@ def create(
     check_topic_name(topic)
     config = parse_fields(fields)
     with invocation.writing() as store:
-        what = "created" if store.config(topic) is None else "is there already, as it was"
+        is_new = store.config(topic) is None
+        what = "created" if is_new else "is there already, as it was"
         with _naming_options(shlex.join(["topics", "configure", topic, *fields])):
             made = store.create(topic, exist_ok=exist_ok, **config)
-        _print_config(topic, made.state().config, what, as_json=as_json)
+        _print_config(
+            topic, made.state().config, what, config if is_new or not exist_ok else {}, as_json=as_json
+        )
 
 
 @contextmanager
@@ -93,7 +96,7 @@ def configure(
         if replace:
             handle.state()  # it must be there; a replacement alone would make it
         config = handle.configure(replace=replace, **changes)
-        _print_config(topic, config, "configured", as_json=as_json)
+        _print_config(topic, config, "configured", changes, as_json=as_json)
 
 
 @click.command()
@@ -290,7 +293,13 @@ def _ask(found: TopicState) -> None:
         raise Failed(f"{found.topic!r} is kept")
 
 
-def _print_config(topic: str, config: TopicConfig, what: str, *, as_json: bool) -> None:
+def _print_config(
+    topic: str, config: TopicConfig, what: str, asked: Mapping[str, Any], *, as_json: bool
+) -> None:
+    tell_moved(
+        {name: value for name, value in asked.items() if isinstance(value, int | float | Mapping)},
+        config.echo(), lambda field: f"config.{field}",
+    )  # fmt: skip
     if as_json:
         _print_json({"topic": topic, "config": config.echo()})
         return

@@ -11,9 +11,9 @@ import difflib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
@@ -51,6 +51,17 @@ def asked_ms(option: str, text: str) -> int:
         return parse_duration_ms(text)
     except ValueError as error:
         raise Failed(f"{option}: {error}", code=USAGE) from None
+
+
+def tell_moved(asked: Mapping[str, Any], held: Mapping[str, Any], typed: Callable[[str], str]) -> None:
+    """A number out of range is moved into it and not refused (semantics 3): what an answer holds of what was asked."""
+    for field, number in asked.items():
+        holds = held.get(field)
+        if isinstance(number, Mapping) and isinstance(holds, Mapping):
+            tell_moved(number, holds, lambda inner, outer=field: typed(f"{outer}.{inner}"))  # type: ignore[misc]
+        elif number is not None and holds is not None and holds != number:
+            unit = " ms" if field.endswith("_ms") else ""
+            say(f"{typed(field)}: {number}{unit} is out of range, and was moved to {holds}{unit}", "topics: ")
 
 
 def near(name: str, known: Iterable[str]) -> str:
