@@ -62,10 +62,18 @@ def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
     at("create", "t")
     for arguments, said in (
         (("--cron", "0 3 * *"), "five fields are needed"),
-        (("--cron", "0 25 * * *"), "Bad hour"),
-        ((), "give either cron or every_ms"),
-        (("--every", "soon"), "--every"),
-        (("--every", "1h", "--record", "{"), "JSON"),
+        (("--cron", "0 25 * * *"), "--cron: '0 25 * * *' is no cron expression: hour '25' is not 0 to 23"),
+        (
+            ("--cron", "0 3 30 feb *"),
+            "day of month '30' is not 1 to 31, or L for the last, of a month that has it",
+        ),
+        ((), "give either --cron or --every"),
+        (("--cron", "0 3 * * *", "--every", "1h"), "give either --cron or --every"),
+        (("--every", "1h", "--timezone", "Europe/Berlin"), "--timezone goes with --cron"),
+        (("--every", "soon"), "--every: 'soon'"),
+        (("--every", "1h", "--record", "{"), "--record: is not JSON"),
+        (("--every", "1h", "--tag", ""), "--tag: must not be empty"),
+        (("--every", "1h", "--delay", "1s"), "--delay: topic 't' is a log"),
         (("--cron", "0 3 * * *", "--timezone", "Mars"), "no time zone"),
     ):
         answer = at("schedule", "put", "s", "--topic", "t", *arguments)
@@ -76,6 +84,19 @@ def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
     assert "topic 'missing' does not exist; make it first: topics create missing;" in missing.err
     of_a_job = at("schedule", "put", "s", "--topic", "missing", "--every", "1h", "--priority", "3")
     assert "topics create missing type=queue;" in of_a_job.err
+
+
+def test_what_was_moved_into_range_is_told(at: Call) -> None:
+    at("create", "t")
+    made = at(
+        "schedule", "put", "s", "--topic", "t", "--every", "1ms", "--jitter", "99d", "--ttl", "1h", "--json"
+    )
+    row = made.lines[0]
+    assert (row["every_ms"], row["jitter_ms"], row["record"]["ttl_ms"]) == (1000, 86_400_000, 3_600_000)
+    assert made.err.splitlines() == [
+        "topics: --every: 1 ms is out of range, and was moved to 1000 ms",
+        "topics: --jitter: 8553600000 ms is out of range, and was moved to 86400000 ms",
+    ]
 
 
 def test_no_directory_is_made_for_a_schedule_whose_topic_cannot_be_there(call: Call, tmp_path: Path) -> None:

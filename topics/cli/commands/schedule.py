@@ -13,9 +13,9 @@ import attrs
 import click
 
 from topics.cli.completion.types import SCHEDULE, TOPIC
-from topics.cli.core.failure import asked_ms
+from topics.cli.core.failure import USAGE, Failed, tell_moved
 from topics.cli.core.group import Group
-from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.core.invocation import Invocation, common_options, json_option, milliseconds, pass_invocation
 from topics.cli.io.quantities import moment
 from topics.cli.io.terminal import json_line, print_table
 
@@ -48,18 +48,30 @@ def schedule() -> None:
 @click.option(
     "--cron", metavar="EXPR", help="Minute, hour, day of month, month, day of week, as in '0 3 * * 1-5'."
 )
-@click.option("--every", metavar="TIME", help="Instead: so often, a second at least, as in 10s or 1h.")
+@click.option(
+    "--every", "every_ms", callback=milliseconds, metavar="TIME",
+    help="Instead: so often, a second at least, as in 10s or 1h.",
+)  # fmt: skip
 @click.option(
     "--timezone", default="UTC", show_default=True, metavar="ZONE", help="Where --cron is local time."
 )
-@click.option("--record", default="null", show_default=True, metavar="JSON", help="What is appended.")
+@click.option(
+    "--record", default="null", show_default=True, metavar="JSON",
+    help="The data of what is appended, any JSON; its tag, key … have options of their own.",
+)  # fmt: skip
 @click.option("--tag", help="The record's tag.")
 @click.option("--node", help="The record's node.")
 @click.option("--key", help="The record's key.")
-@click.option("--ttl", metavar="TIME", help="The record expires so long after it was appended.")
+@click.option(
+    "--ttl", "ttl_ms", callback=milliseconds, metavar="TIME", help="The record expires so long after it was appended.",
+)  # fmt: skip
 @click.option("--priority", type=click.IntRange(0, 9), help="Of a job.")
-@click.option("--delay", metavar="TIME", help="Of a job: not before so long.")
-@click.option("--jitter", default="0ms", metavar="TIME", help="Fire up to so much later.")
+@click.option(
+    "--delay", "delay_ms", callback=milliseconds, metavar="TIME", help="Of a job: not before so long."
+)
+@click.option(
+    "--jitter", "jitter_ms", callback=milliseconds, default="0ms", metavar="TIME", help="Fire up to so much later."
+)  # fmt: skip
 @click.option(
     "--catch-up", type=click.Choice(["last", "all", "none"]), default="last", show_default=True,
     help="Of instants that were missed by more than a minute: fire the last, all (the newest 1000), or none.",
@@ -68,8 +80,8 @@ def schedule() -> None:
 @common_options
 @pass_invocation
 def put(
-    invocation: Invocation, /, name: str, topic: str, cron: str | None, every: str | None, timezone: str, record: str,
-    ttl: str | None, delay: str | None, jitter: str, as_json: bool, **of_record: Any,
+    invocation: Invocation, /, name: str, topic: str, cron: str | None, every_ms: int | None, timezone: str,
+    jitter_ms: int, catch_up: str, record: str, as_json: bool, **of_record: Any,
 ) -> None:  # fmt: skip
     """Make a schedule, or change it.
 
@@ -77,29 +89,36 @@ def put(
     """
     import topics
 
-    with (
-        invocation.there() as store,
-        _naming_create(topic, is_job=(of_record["priority"], delay) != (None, None)),
-    ):
+    if (cron is None) == (every_ms is None):
+        raise Failed("give either --cron or --every", code=USAGE)
+    if cron is None and timezone != "UTC":
+        raise Failed("--timezone goes with --cron: --every counts since 1970 in UTC", code=USAGE)
+    is_job = (of_record["priority"], of_record["delay_ms"]) != (None, None)
+    with invocation.there() as store, _named_as_here(topic, is_job=is_job):
         # Its topic is there before, so no directory is made for it.
         made = store.put_schedule(
-            name, topic, topics.Raw(record.encode()), cron=cron, timezone=timezone,
-            every_ms=None if every is None else asked_ms("--every", every),
-            ttl_ms=None if ttl is None else asked_ms("--ttl", ttl),
-            delay_ms=None if delay is None else asked_ms("--delay", delay),
-            jitter_ms=asked_ms("--jitter", jitter), **of_record,
+            name, topic, topics.Raw(record.encode()), cron=cron, every_ms=every_ms, timezone=timezone,
+            jitter_ms=jitter_ms, catch_up=catch_up, **of_record,
         )  # fmt: skip
+    asked = {"every_ms": every_ms, "jitter_ms": jitter_ms, **of_record}
+    held = {"every_ms": made.every_ms, "jitter_ms": made.jitter_ms, **made.record}
+    tell_moved(asked, held, invocation.typed)
     _print_one(made, as_json=as_json)
 
 
 @contextmanager
-def _naming_create(topic: str, *, is_job: bool) -> Iterator[None]:
-    """What a topic that is not there is made by."""
+def _named_as_here(topic: str, *, is_job: bool) -> Iterator[None]:
+    """A field of the record by its option, and what a topic that is not there is made by."""
     from topics.kernel.errors import Code, Rejected
 
     try:
         yield
     except Rejected as refused:
+        field = str(refused.detail.get("field"))
+        if field.startswith("record."):
+            option = "record" if field == "record.data" else field.removeprefix("record.")
+            message = option + refused.message.removeprefix(field)
+            raise Rejected(refused.code, message, **{**refused.detail, "field": option}) from refused
         if refused.code is not Code.TOPIC_NOT_FOUND:
             raise
         make = f"topics create {topic}{' type=queue' if is_job else ''}"

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from topics.cli.completion.types import DIRECTORY, FILE, SETTING
+from topics.cli.core.failure import asked_ms
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -189,6 +190,11 @@ def pass_invocation(command: Callable[Concatenate[Invocation, P], R]) -> Callabl
         return command(invocation, *arguments, **options)
 
     return begun
+
+
+def milliseconds(_: click.Context, option: click.Parameter, given: str | None) -> int | None:
+    """Callback of an option that takes a time."""
+    return None if given is None else asked_ms(option.opts[-1], given)
 
 
 def _names(option: click.Parameter) -> set[str]:

@@ -20,7 +20,14 @@ from cronsim import CronSim, CronSimError
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.limits import CRON_CHARS_MAX, TIMEZONE_CHARS_MAX, TIMEZONES_CACHED_MAX
 
-_FIELDS: Final = 5
+# The fields, by what cronsim calls a bad one.
+_FIELDS: Final = {
+    "Bad minute": "minute {!r:.40} is not 0 to 59",
+    "Bad hour": "hour {!r:.40} is not 0 to 23",
+    "Bad day-of-month": "day of month {!r:.40} is not 1 to 31, or L for the last, of a month that has it",
+    "Bad month": "month {!r:.40} is not 1 to 12, or JAN to DEC",
+    "Bad day-of-week": "day of week {!r:.40} is not 0 to 7, or SUN to SAT",
+}
 _OF_THE_MACHINE: Final = "localtime"  # a file beside the zones, another one on each machine
 _YEAR_MAX_MS: Final = 253_000_000_000_000  # in the year 9987: what is later has no date
 
@@ -31,14 +38,14 @@ class HostCalendar:
 
     def instants(self, cron: str, timezone: str, after_ms: int) -> Iterator[int]:
         zone = _zone(timezone)
-        if len(cron) > CRON_CHARS_MAX or len(cron.split()) != _FIELDS:
+        if len(cron) > CRON_CHARS_MAX or len(cron.split()) != len(_FIELDS):
             raise _no_cron(cron, "five fields are needed: minute, hour, day of month, month, day of week")
         if after_ms > _YEAR_MAX_MS:
             return
         try:
             found = CronSim(cron, datetime.fromtimestamp(after_ms // 1000, zone))
         except (CronSimError, ValueError) as error:
-            raise _no_cron(cron, str(error)) from None
+            raise _no_cron(cron, _bad_field(cron, str(error))) from None
         last_ms = after_ms
         with suppress(OverflowError):  # behind the last year that there is
             for one in found:
@@ -47,6 +54,14 @@ class HostCalendar:
                 if instant_ms > last_ms:
                     yield instant_ms
                     last_ms = instant_ms
+
+
+def _bad_field(cron: str, said: str) -> str:
+    """What cronsim said, with what stands in that field and what may."""
+    for (name, form), given in zip(_FIELDS.items(), cron.split(), strict=True):
+        if said == name:
+            return form.format(given)
+    return said
 
 
 def _no_cron(cron: str, why: str) -> Rejected:
