@@ -56,6 +56,20 @@ def test_a_command_that_is_called_otherwise_elsewhere_is_named(call: Call, typed
     assert call("ls", "--nope").code == 2
 
 
+@pytest.mark.parametrize("typed", ["help", "help put", "help queue claim", "queue help claim", "queue help"])
+def test_help_is_a_word_for_the_option(call: Call, typed: str) -> None:
+    helped, asked = call(*typed.split()), call(*typed.replace("help", "").split(), "--help")
+    assert helped == asked
+    assert helped.code == 0
+    assert one_line(call("help", "pt")) == one_line(call("pt"))
+
+
+def test_a_place_in_a_topic_that_is_called_otherwise_elsewhere_is_named(call: Call) -> None:
+    for typed in ("consumer set t c --seq x", "get t --offset 3", "tail t --from-seq=3"):
+        answer = call(*typed.split())
+        assert (answer.code, "; did you mean --from? (see topics" in one_line(answer)) == (2, True)
+
+
 @pytest.mark.rule("O2.24")
 def test_reading_where_nothing_is_makes_nothing(call: Call, tmp_path: pathlib.Path) -> None:
     (tmp_path / "empty").mkdir()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from topics.kernel.errors import TopicsError
 
 USAGE: Final = 2
+_SEQS: Final = frozenset(("--seq", "--from-seq", "--offset"))  # what others call a place in a topic
 
 
 class Failed(Exception):
@@ -145,6 +146,9 @@ def _usage(error: click.UsageError) -> str:
         "a valid integer range", "a whole number"
     )  # click's word for what it is bounded by
     path = error.ctx.command_path if error.ctx is not None else "topics"
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None and error.option_name in _SEQS:
+        if any("--from" in option.opts for option in error.ctx.command.params):
+            return f"No such option '{error.option_name}'; did you mean --from? (see {path} --help)"
     if isinstance(error, click.NoSuchOption) and error.ctx is not None and _takes_fields(error.ctx.command):
         from topics.kernel.config import FIELDS
 

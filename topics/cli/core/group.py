@@ -27,12 +27,17 @@ _ALIKE: Final = (
 
 
 class Group(click.Group):
-    """`topics GROUP COMMAND`, and the whole `topics COMMAND`."""
+    """`topics GROUP COMMAND`, and the whole `topics COMMAND`. `help COMMAND` is `COMMAND --help`."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
         known = self.list_commands(ctx)
+        if args[0] == "help" and not ctx.resilient_parsing:
+            if not args[1:]:
+                click.echo(ctx.get_help())
+                ctx.exit()
+            args = [*args[1:], "--help"]
         if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
             word, rest = args[0], ""
             if ctx.parent is not None:  # of a group there are few: all are named
