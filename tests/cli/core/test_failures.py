@@ -145,18 +145,23 @@ def test_closed_streams_are_no_crash_and_no_data_file_gets_their_numbers(closing
 
 
 @pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_output_that_cannot_be_written_is_an_error(call: Call) -> None:
-    call("put", "t", stdin=b"1\n")
+@pytest.mark.parametrize("arguments", ["get t", "export t -", "ls", "get t --json", "--help"])
+@pytest.mark.parametrize("environment", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
+def test_output_that_cannot_be_written_is_an_error(
+    call: Call, arguments: str, environment: dict[str, str]
+) -> None:
+    call("put", "t", stdin=b"1\n" * 10_000)
     with pathlib.Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "topics", "get", "t"],
+            [sys.executable, "-m", "topics", *arguments.split()],
+            env=os.environ | environment,
             stdout=full,
             stderr=subprocess.PIPE,
             timeout=20,
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr == b"topics: input or output failed: No space left on device\n"
+    assert done.stderr == b"topics: standard output: no space left on the device; free some\n"
 
 
 def test_ctrl_c_ends_without_a_word(spawn: Spawn) -> None:

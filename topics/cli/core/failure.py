@@ -8,6 +8,7 @@ is shown only with `--debug`.
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import sys
 import traceback
@@ -162,6 +163,30 @@ def _takes_fields(command: click.Command) -> bool:
     return any((option.metavar or "").endswith("[FIELD=VALUE]\u2026") for option in command.params)
 
 
+class _StandardOutput(io.FileIO):
+    """It says its name in what it cannot write."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = "standard output"
+            raise
+
+
+def _name_standard_output() -> None:
+    """Let an error of it have its name. Whoever put another stream there keeps that."""
+    before = sys.stdout
+    if before is not sys.__stdout__ or not isinstance(before, io.TextIOWrapper):
+        return
+    raw = _StandardOutput(before.fileno(), "wb", closefd=False)
+    sys.stdout = io.TextIOWrapper(
+        raw if before.write_through else io.BufferedWriter(raw),
+        encoding=before.encoding, errors=before.errors, line_buffering=before.line_buffering,
+        write_through=before.write_through,
+    )  # fmt: skip
+
+
 def occupy_standard_streams() -> None:
     """Descriptors 0 to 2 that were closed point to nothing: no data file may ever get such a number."""
     for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
@@ -174,6 +199,7 @@ def occupy_standard_streams() -> None:
                 os.close(opened)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8", closefd=False))
+    _name_standard_output()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
