@@ -225,6 +225,28 @@ def test_a_worker_that_waits_for_jobs_ends_at_once(worker: Any, queue: topics.Qu
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_worker_says_that_it_waits_where_no_job_is_handed_out(
+    worker: Any, queue: topics.Queue, is_paused: bool
+) -> None:
+    if is_paused:
+        queue.pause()
+        queue.put(1)
+    child = worker("--", "sh", "-c", "echo ran >&2")
+    of = f"{queue.name}, which is paused," if is_paused else queue.name
+    said = f"topics: waiting for jobs of {of} at {queue.store.where}; Ctrl-C ends this\n"
+    assert child.stderr.readline().decode() == said
+    if is_paused:
+        queue.resume()
+    else:
+        queue.put(1)
+    assert child.stderr.readline() == b"ran\n"
+    until(lambda: queue.state().count == 0)
+    child.send_signal(signal.SIGTERM)
+    child.communicate(timeout=PATIENCE_S)
+    assert child.returncode == 0
+
+
 def test_jobs_of_a_worker_that_was_killed_are_done_by_another(
     worker: Any, call: Call, queue: topics.Queue, tmp_path: pathlib.Path
 ) -> None:

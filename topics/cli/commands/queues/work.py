@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from topics.calls.blocking import TopicStore
     from topics.cli.work.shift import JobOutcome, WorkRules
     from topics.engine.replies import QueueState
+    from topics.kernel.config import TopicConfig
 
 CONCURRENCY_MAX = 256
 _LOOKED_AT: Final = 20  # jobs at most: a peek brings their payloads
@@ -80,14 +81,20 @@ def work(
         import anyio  # noqa: F401 -- what workers stand on
 
     with invocation.there(fires=True) as store:
+        from topics.cli.commands.queues.queue import queue_state
         from topics.cli.work.running import JobProcess
         from topics.cli.work.shift import Shift
 
+        found, counts = queue_state(store, queue)
+        rules = _rules(found.config, **flags)
+        if not (as_json or rules.until_empty) and (counts.paused or not counts.ready):
+            of = f"{queue}, which is paused," if counts.paused else queue
+            say(f"waiting for jobs of {of} at {store.where}; Ctrl-C ends this", "topics: ", colour="cyan")
         report = _Report(queue, as_json=as_json)
         shift = Shift(
             store.queue(queue, node=node),
             lambda job: JobProcess(command, job, keep_stdout=as_json),
-            _rules(store, queue, **flags),
+            rules,
             tell=report.tell,
             say=lambda line: say(line, "topics: "),
         )
@@ -139,13 +146,11 @@ def _arrived(store: TopicStore, queue: str) -> QueueState:
 
 
 def _rules(
-    store: TopicStore, queue: str, *, concurrency: int, lease: str | None, grace: str, until_empty: bool
+    config: TopicConfig, *, concurrency: int, lease: str | None, grace: str, until_empty: bool
 ) -> WorkRules:
-    from topics.cli.commands.queues.queue import queue_state
     from topics.cli.work.shift import WorkRules
     from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN
 
-    config = queue_state(store, queue)[0].config
     lease_ms = config.lease_ms if lease is None else _time("--lease", lease)
     if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
         raise Failed(f"--lease: must be from {LEASE_MS_MIN}ms to {LEASE_MS_MAX}ms, not {lease}", code=USAGE)
