@@ -37,7 +37,8 @@ _LOST: Final = {
 def why_lines(found: Why | WhyRange, when: When) -> Sequence[str]:
     """Lines. Of one seq an event each, in the log's order, and how it stands; of a reader's range one for each part."""
     if isinstance(found, Why):
-        return [f"{when(event.ts)}  {_event(event, when)}" for event in found.events] + _standing(found, when)
+        told = [f"{when(event.ts)}  {_event(event, found.seq, when)}" for event in found.events]
+        return told + _standing(found, when)
     asks_on = found.next_from_seq is not None
     return [
         *(f"{_seqs(part.first, part.last)}  {_part(part, when)}" for part in found.parts),
@@ -50,7 +51,8 @@ def with_words(found: Why | WhyRange) -> Why | WhyRange:
     """The same, and its words in it."""
     if isinstance(found, Why):
         events = [
-            msgspec.structs.replace(event, words=_sentence(_event(event, _marked))) for event in found.events
+            msgspec.structs.replace(event, words=_sentence(_event(event, found.seq, _marked)))
+            for event in found.events
         ]
         return msgspec.structs.replace(
             found, events=events, words=[_sentence(text) for text in _standing(found, _marked)]
@@ -97,7 +99,7 @@ def _of_range(found: WhyRange, when: When) -> Iterator[str]:
         yield _removed(found.log, when)
 
 
-def _event(event: Event, when: When) -> str:
+def _event(event: Event, seq: int, when: When) -> str:
     because = f": {event.reason}" if event.reason else ""
     match event.event:
         case "put":
@@ -113,7 +115,7 @@ def _event(event: Event, when: When) -> str:
         case "stored":
             return "copied into a segment by a checkpoint"
         case "evicted":
-            return _evicted(event)
+            return _evicted(event, seq)
         case "expired":
             return "expired by its own ttl" + _untold(event)
         case "lost":
@@ -187,7 +189,7 @@ def _left_out(event: Event) -> str:
     return f"{said}, and told there as lost: it was gone or damaged by then, or {larger}"
 
 
-def _evicted(event: Event) -> str:
+def _evicted(event: Event, seq: int) -> str:
     if event.reason == "ttl":
         return "older than the topic's ttl, and gone" + _untold(event)
     if event.first_seq is None:
@@ -197,6 +199,8 @@ def _evicted(event: Event) -> str:
         if event.first_seq == event.last_seq
         else f"seqs {event.first_seq} to {event.last_seq}"
     )
+    if seq >= event.first_seq:
+        return f"evicted by the topic's cap at once: its own write, {seqs}, is more than that holds"
     return f"evicted by the topic's cap, to make room for {seqs}"
 
 
