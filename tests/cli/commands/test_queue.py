@@ -178,7 +178,11 @@ def test_what_is_no_queue_is_refused_in_one_line(at: Call) -> None:
         assert "topic 't' is a log; only a queue has jobs" in answer.err, command
         assert "does not exist" in at("queue", command, "nope").err
     assert "is a log; only a queue has jobs" in at("work", "t", "--", "true").err
-    assert "is a log; only a queue takes priority" in at("put", "t", "--priority", "1", stdin=b"1\n").err
+    for option, value in (("--priority", "1"), ("--delay", "1s")):
+        refused = at("put", "t", option, value, stdin=b"1\n")
+        assert refused.code == 2
+        assert refused.err.startswith(f"topics: {option}: topic 't' is a log; only a queue takes ")
+        assert refused.err.endswith("; nothing is stored\n")
     assert "topics create nope type=queue" in at("put", "nope", "--delay", "1s", stdin=b"1\n").err
     assert "nope" not in at("ls").text
 

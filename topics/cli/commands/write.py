@@ -18,6 +18,7 @@ from topics.cli.core.invocation import (
     file_options,
     format_option,
     json_option,
+    milliseconds,
     pass_invocation,
 )
 from topics.cli.exchange.putting import (
@@ -31,7 +32,7 @@ from topics.cli.exchange.putting import (
 )
 from topics.cli.io.feed import FORMATS, Payloads, field_text, format_of, payloads
 from topics.cli.io.interrupts import stopping_gently
-from topics.cli.io.quantities import counted, parse_duration_ms
+from topics.cli.io.quantities import counted
 from topics.cli.io.source import STDIN, BadLine, InputSource
 
 if TYPE_CHECKING:
@@ -65,7 +66,10 @@ class RecordFlags:
 @click.option("--key", help="Key of every record.")
 @click.option("--key-field", metavar="PATH", help="Take each record's key from this field.")
 @click.option("--priority", type=click.IntRange(0, 9), help="Of every job: 9 is handed out first, 0 last.")
-@click.option("--delay", metavar="TIME", help="Hand out no job before this has passed, as in 5m.")
+@click.option(
+    "--delay", "delay_ms", callback=milliseconds, metavar="TIME",
+    help="Hand out no job before this has passed, as in 5m.",
+)  # fmt: skip
 @click.option(
     "--dedup-id", metavar="ID", help="Of the only record: one with this id that is there already stays."
 )
@@ -115,6 +119,7 @@ def put(
             found: Counter[str] = Counter()
             records = _records(read, labels, found, from_line=rules.from_line)
             putting = Putting(store, handle, records, source, rules, gently)
+            putting.typed = invocation.typed
             putting.is_created = is_new and durability is not None
             putting.hint = "for plain text give --format text" if form == "jsonl" else ""
             try:
@@ -127,7 +132,7 @@ def put(
 
 def _wish(
     file: str, *, form: str | None, tag: str | None, tag_field: str | None, key: str | None, key_field: str | None,
-    node: str | None, priority: int | None, delay: str | None, dedup_id: str | None, batch: int, per_second: float,
+    node: str | None, priority: int | None, delay_ms: int | None, dedup_id: str | None, batch: int, per_second: float,
     idempotency_key: str | None, from_line: int,
 ) -> tuple[str, RecordFlags, PutRules]:  # fmt: skip
     for one, other in (("tag", tag and tag_field), ("key", key and key_field)):
@@ -139,10 +144,6 @@ def _wish(
         )
     if per_second:
         batch = min(batch, max(1, int(per_second / _BATCHES_A_SECOND)))
-    try:
-        delay_ms = None if delay is None else parse_duration_ms(delay)
-    except ValueError as error:
-        raise Failed(f"--delay: {error}", code=USAGE) from None
     given = {"priority": priority, "delay_ms": delay_ms, "dedup_id": dedup_id}
     of_a_job = {name: value for name, value in given.items() if value is not None}
     form = form or format_of(file)

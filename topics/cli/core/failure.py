@@ -111,7 +111,7 @@ def _described(error: Exception, typed: Callable[[str], str], root: Path | None 
         case Corrupt() if "next_from_seq" in error.detail:
             return f"{error.message} (--from {error.detail['next_from_seq']})", code_of(error)
         case TopicsError():
-            return _as_typed(error, typed), code_of(error)
+            return as_typed(error, typed), code_of(error)
         case OSError():
             from topics.host.system.refusals import refusal_line
 
@@ -122,7 +122,7 @@ def _described(error: Exception, typed: Callable[[str], str], root: Path | None 
     return f"this is a fault of topics itself ({why}); run it again with --debug and report what it prints", 1
 
 
-def _as_typed(error: TopicsError, typed: Callable[[str], str]) -> str:
+def as_typed(error: TopicsError, typed: Callable[[str], str]) -> str:
     """The message, with the field at its beginning as the user wrote it."""
     field = error.detail.get("field")
     if not isinstance(field, str) or not error.message.startswith(f"{field}: "):

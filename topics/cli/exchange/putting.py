@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 import click
 
-from topics.cli.core.failure import USAGE, Failed, code_of
+from topics.cli.core.failure import USAGE, Failed, as_typed, code_of
 from topics.cli.io.interrupts import Interrupts
 from topics.cli.io.quantities import counted, rate, seqs, size
 from topics.cli.io.source import BadLine
@@ -101,6 +101,7 @@ class Putting:
         self.batch_max = min(rules.batch, store.limits.records_per_write)
         self.stored = self.duplicates = self.bytes = self.batches = 0
         self.is_created = False
+        self.typed: Callable[[str], str] = str  # how the user wrote a field that an error names
         self.hint = ""  # where the first line is not JSON
         self.first_seq: int | None = None
         self.last: Appended | None = None
@@ -260,12 +261,13 @@ def _broken_off(putting: Putting, error: TopicsError) -> str:
 
     is_unknown = not isinstance(error, Rejected) and getattr(error, "sent", True)
     unknown = "whether the batch behind it is stored cannot be told" if is_unknown else ""
+    message = as_typed(error, putting.typed)
     if not putting.stored:
-        return f"{error.message}; {unknown or 'nothing is stored'}"
+        return f"{message}; {unknown or 'nothing is stored'}"
     unit, next_place = putting.rules.unit, putting.next_place
     again = "run it again" if putting.rules.idempotency_key else f"go on with --from-line {next_place}"
     begun = f"{counted(putting.stored, 'record')} stored{_seqs(putting)}, up to {unit} {next_place - 1}"
-    return f"{begun}, and then: {error.message}; {unknown or again}"
+    return f"{begun}, and then: {message}; {unknown or again}"
 
 
 def _seqs(putting: Putting) -> str:
