@@ -67,6 +67,7 @@ def test_what_was_moved_into_range_is_told(call: Call) -> None:
     assert call("create", "q", "type=queue", *rules).err.splitlines() == moved
     assert call("configure", "t", *rules, "--json").err.splitlines() == moved
     assert call("create", "t", "cap_records=20", "--exist-ok").err == ""  # nothing was asked of this one
+    assert call("create", "d", "durable=true", "durability=memory").err == ""  # an alias that does not count
 
 
 def test_durability_and_its_alias_do_not_contradict_each_other(call: Call) -> None:

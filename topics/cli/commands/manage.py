@@ -296,10 +296,7 @@ def _ask(found: TopicState) -> None:
 def _print_config(
     topic: str, config: TopicConfig, what: str, asked: Mapping[str, Any], *, as_json: bool
 ) -> None:
-    tell_moved(
-        {name: value for name, value in asked.items() if isinstance(value, int | float | Mapping)},
-        config.echo(), lambda field: f"config.{field}",
-    )  # fmt: skip
+    tell_moved(asked, config.echo(), lambda field: f"config.{field}")
     if as_json:
         _print_json({"topic": topic, "config": config.echo()})
         return

@@ -55,15 +55,20 @@ def asked_ms(option: str, text: str) -> int:
         raise Failed(f"{option}: {error}", code=USAGE) from None
 
 
-def tell_moved(asked: Mapping[str, Any], held: Mapping[str, Any], typed: Callable[[str], str]) -> None:
-    """A number out of range is moved into it and not refused (semantics 3): what an answer holds of what was asked."""
+def tell_moved(
+    asked: Mapping[str, Any], held: Mapping[str, Any], typed: Callable[[str], str], within: str = ""
+) -> None:
+    """A number out of range is moved into it and not refused (semantics 3): what an answer holds of what was asked.
+    `within`: of which field these are fields.
+    """
     for field, number in asked.items():
         holds = held.get(field)
         if isinstance(number, Mapping) and isinstance(holds, Mapping):
-            tell_moved(number, holds, lambda inner, outer=field: typed(f"{outer}.{inner}"))  # type: ignore[misc]
-        elif number is not None and holds is not None and holds != number:
+            tell_moved(number, holds, typed, f"{within}{field}.")
+        elif type(number) in (int, float) and holds is not None and holds != number:
             unit = " ms" if field.endswith("_ms") else ""
-            say(f"{typed(field)}: {number}{unit} is out of range, and was moved to {holds}{unit}", "topics: ")
+            name = typed(within + field)
+            say(f"{name}: {number}{unit} is out of range, and was moved to {holds}{unit}", "topics: ")
 
 
 def near(name: str, known: Iterable[str]) -> str:
