@@ -320,6 +320,22 @@ def test_variables_an_orchestrator_sets_for_a_service_are_no_settings(
     assert shown(call) == without
 
 
+@pytest.mark.rule("O3.1")
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [("TOPICS_URL", "url"), ("TOPICS_CAFILE", "cafile"), ("TOPICS_API_KEY_FILE", "api_key_file")],
+)
+def test_an_empty_variable_of_a_client_is_unset(
+    call: Call, monkeypatch: pytest.MonkeyPatch, variable: str, key: str
+) -> None:
+    pathlib.Path("topics.toml").write_text(f'{key} = "http://of.the.file"\n')
+    of_file = shown(call)[key]
+    monkeypatch.setenv(variable, "")
+
+    assert shown(call)[key] == of_file
+    assert of_file[1] == "topics.toml"
+
+
 @pytest.mark.parametrize("pair", ["zebra=1", "wal_shards=x", "wal_shards"])
 def test_a_bad_flag_refuses_to_start(call: Call, pair: str) -> None:
     assert call("--set", pair, "ls").code == 2

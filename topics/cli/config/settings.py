@@ -55,6 +55,9 @@ _NOT_OURS: Final = re.compile(
     r"TOPICS_(VENV|SETTINGS|API_KEY|JOB_.*|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_(TCP|UDP|SCTP).*)"
 )
 _LINK: Final = re.compile(r"(tcp|udp|sctp)://.*")
+# A client's, and unset if empty, as compose files write it. A server's are refused then: without its keys or its
+# certificate it would let others in, and without its directory begin another one.
+_EMPTY_IS_UNSET: Final = frozenset({"TOPICS_URL", "TOPICS_CAFILE", "TOPICS_API_KEY_FILE"})
 
 # The bounds of the limits; those of tag, node and their kind are what a frame can hold.
 _LIMIT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
@@ -361,6 +364,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Value]:
         if not variable.startswith("TOPICS_") or _NOT_OURS.fullmatch(variable):
             continue
         if variable == "TOPICS_PORT" and _LINK.fullmatch(text):
+            continue
+        if not text and variable in _EMPTY_IS_UNSET:
             continue
         setting = _BY_VARIABLE.get(variable)
         if setting is None:
