@@ -336,6 +336,17 @@ def test_an_empty_variable_of_a_client_is_unset(
     assert of_file[1] == "topics.toml"
 
 
+@pytest.mark.rule("O3.4")
+def test_a_topics_field_among_the_settings_is_told_where_it_belongs(call: Call) -> None:
+    answer = call("serve", "--set", "cap_records=5")
+
+    assert answer.code == 2
+    assert answer.err == (
+        "topics: --set: there is no setting 'cap_records'; it is of a topic's config: topics create TOPIC"
+        " cap_records=…, or topics configure TOPIC cap_records=…\n"
+    )
+
+
 @pytest.mark.parametrize("pair", ["zebra=1", "wal_shards=x", "wal_shards"])
 def test_a_bad_flag_refuses_to_start(call: Call, pair: str) -> None:
     assert call("--set", pair, "ls").code == 2

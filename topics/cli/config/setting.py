@@ -152,6 +152,15 @@ class Setting:
         return without_secrets(value)
 
 
+def of_topic(key: str) -> str:
+    """Where a key belongs that is a field of a topic's config; else nothing."""
+    from topics.kernel.config import FIELDS
+
+    if key not in FIELDS:
+        return ""
+    return f"it is of a topic's config: topics create TOPIC {key}=…, or topics configure TOPIC {key}=…"
+
+
 def _whole(text: str) -> int:
     """A whole number in ASCII digits, and nothing else that Python would take."""
     if not _DIGITS.fullmatch(text.strip()):

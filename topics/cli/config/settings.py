@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from topics.cli.config.setting import Setting, SettingKind
+from topics.cli.config.setting import Setting, SettingKind, of_topic
 from topics.cli.core.failure import USAGE, Failed, near
 from topics.kernel.limits import (
     BATCH_BYTES_MAX,
@@ -328,7 +328,7 @@ def known(key: str, *, source: str) -> Setting:
             f"{source}: {key}: keys come from {setting.variable}, or from a file that api_keys_file names"
         )
     if setting is None:
-        raise _bad(f"{source}: there is no setting {key!r}; {_perhaps(key, TABLE)}")
+        raise _bad(f"{source}: there is no setting {key!r}; {of_topic(key) or _perhaps(key, TABLE)}")
     return setting
 
 
