@@ -66,8 +66,8 @@ def main(kind, port_file):
         ready=lambda port: Path(port_file).write_text(str(port)) and None,
         reread=lambda: (settings, ()),
     )
-    home = {"storage": WithBrokenDisk, "recovery": WithSlowRecovery}[kind]()
-    serve(settings, StoreOptions(), home, told)
+    claim = {"storage": WithBrokenDisk, "recovery": WithSlowRecovery}[kind]
+    serve(settings, StoreOptions(), claim, told)
 
 
 if __name__ == "__main__":

@@ -240,6 +240,24 @@ class TestRefusingToStart:
             f"topics: port {port} of 127.0.0.1 is in use: stop who uses it, or give another --port (0 = any free)"
         )
 
+    @pytest.mark.parametrize(
+        "arguments",
+        [("--port", "TAKEN"), ("--certfile", "c.pem", "--keyfile", "k.pem"), ("--api-keys-file", "no.keys")],
+    )
+    def test_a_refused_start_makes_no_directory(self, start, tmp_path, arguments):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            self.refused(start("--data", "a/b", *(port if one == "TAKEN" else one for one in arguments)))
+
+        assert not (tmp_path / "a").exists()
+
+    @pytest.mark.rule("O2.20")
+    def test_a_directory_another_server_owns_on_the_same_port(self, start):
+        owner = start("--data", "data").ready()
+        _, line = self.refused(start("--data", "data", "--port", owner.port))
+
+        assert f"data is in use by process {owner.pid}, a server at " in line
+
     @pytest.mark.rule("O2.20")
     def test_a_directory_another_server_owns(self, start):
         owner = start("--data", "data").ready()

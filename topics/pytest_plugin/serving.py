@@ -112,10 +112,13 @@ def main() -> None:
         listening=lambda _: None, storage=control.take, ready=ready, reread=lambda: (server, ())
     )
     threading.Thread(target=control.read, name="control", daemon=True).start()
-    while True:
+    def claim() -> MovedDirectory:
         home = MovedDirectory.claim(data)
         home.clock = control.clock
-        serve(server, options, home, told)
+        return home
+
+    while True:
+        serve(server, options, claim, told)
         if not control.is_to_empty:
             break
         shutil.rmtree(data)

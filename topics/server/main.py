@@ -75,8 +75,10 @@ class Announcements:
     storage: Callable[[Runtime], None]
 
 
-def serve(settings: ServerSettings, options: StoreOptions, home: Home, told: Announcements) -> None:
-    """Run a server in this process until a signal ends it.
+def serve(
+    settings: ServerSettings, options: StoreOptions, claim: Callable[[], Home], told: Announcements
+) -> None:
+    """Run a server in this process until a signal ends it. `claim` is called once it listens.
 
     Raises:
         CannotListen, CannotOpen, Rejected: it could not start; the message says why.
@@ -89,13 +91,16 @@ def serve(settings: ServerSettings, options: StoreOptions, home: Home, told: Ann
     if connections_fit(files_max) < settings.max_connections:
         log.warning("files.few", files_max=files_max, connections_max=connections_fit(files_max))
     try:
-        trio.run(main, settings, options, home, told)
+        trio.run(main, settings, options, claim, told)
     except BaseExceptionGroup as group:
         raise _alone(group) from None
 
 
-async def main(settings: ServerSettings, options: StoreOptions, home: Home, told: Announcements) -> None:
-    """The server as a task. It owns `home` and gives it free."""
+async def main(
+    settings: ServerSettings, options: StoreOptions, claim: Callable[[], Home], told: Announcements
+) -> None:
+    """The server as a task. It owns what it claims and gives it free."""
+    home: Home | None = None
     server: ServerRun | None = None
     try:
         context = None
@@ -116,10 +121,11 @@ async def main(settings: ServerSettings, options: StoreOptions, home: Home, told
             hand_over=hand_over,
         )
         site.metrics.port = listener.counts
+        home = claim()  # last of all, for it may make a directory, and a start that is refused leaves none
         server = ServerRun(settings, options, home, told, site=site, listener=listener, hand_over=hand_over)
         await server.run()
     finally:
-        if server is None or not server.recovering:
+        if home is not None and (server is None or not server.recovering):
             home.release()
 
 

@@ -8,7 +8,9 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -123,7 +125,7 @@ def serve(
     if while_stdin:
         threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
     try:
-        run(server_settings, options, _home(settings, memory=memory), told)
+        run(server_settings, options, _claim(settings, memory=memory), told)
     except CannotListen as error:
         raise Failed(str(error)) from error
 
@@ -133,16 +135,21 @@ def _reread(invocation: Invocation, before: Settings) -> tuple[ServerSettings, l
     return found.server(), found.changed_since(before)
 
 
-def _home(settings: Settings, *, memory: bool) -> Home:
-    if memory:
-        from topics.store.directory import MemoryDirectory
+def _claim(settings: Settings, *, memory: bool) -> Callable[[], Home]:
+    """How to get what is served. A directory that is another's is refused now: whose it is says more than whose the
+    port is, which he most likely has as well.
+    """
+    from topics.store.directory import ClaimedDirectory, MemoryDirectory
 
-        return MemoryDirectory()
+    if memory:
+        return MemoryDirectory
     from topics.cli.target.place import check_no_backup
-    from topics.store.directory import ClaimedDirectory
+    from topics.host.directory.owner import check_unowned
 
     check_no_backup(settings.data)
-    return ClaimedDirectory.claim(settings.data)
+    with suppress(OSError):  # missing, or unreadable, which claiming it tells
+        check_unowned(settings.data)
+    return partial(ClaimedDirectory.claim, settings.data)
 
 
 def _end_with_stdin() -> None:
