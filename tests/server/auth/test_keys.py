@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 
@@ -99,6 +100,31 @@ def test_a_scope_that_is_missing_is_named():
     with pytest.raises(Rejected, match=r"key: DELETE /v0/x needs the scope admin\+delete") as refused:
         three.check_scopes(frozenset({Scope.ADMIN, Scope.DELETE, Scope.READ}), "DELETE /v0/x")
     assert refused.value.code.value == "forbidden"
+
+
+def test_a_refusal_says_which_key_it_was_by_its_name_or_id_as_they_are_now():
+    found = keys("secret:read:a. # reports\nother::a.\n")
+    found.replace(parse_lines("secret:read:a. # dashboards\nother::a.\n"))
+    named, nameless = found.find(b"secret"), found.find(b"other")
+    token_id = hashlib.sha256(b"other").hexdigest()[:12]
+
+    for refused, message in (
+        (
+            lambda: named.check_scopes(frozenset({Scope.WRITE}), "x"),
+            "key: x needs the scope write, which it has not (the one named 'dashboards')",
+        ),
+        (
+            lambda: named.check_name("b"),
+            "topic: 'b' does not begin with a prefix of this key (the one named 'dashboards')",
+        ),
+        (
+            lambda: nameless.check_unlimited("x"),
+            f"key: x is about the whole server, and this key has prefixes (the one of id {token_id})",
+        ),
+    ):
+        with pytest.raises(Rejected) as error:
+            refused()
+        assert error.value.message == message
 
 
 def test_a_name_is_seen_within_a_prefix():

@@ -42,13 +42,16 @@ class KeyCaps:
 
 
 class Key:
-    """Who is asking. `revoked`: he may nothing any more, whatever he was let in with."""
+    """Who is asking. `called`: which key it is, as `topics key list` has it. `revoked`: he may nothing any more,
+    whatever he was let in with.
+    """
 
     __slots__ = (
         "_ends",
         "_requests_max",
         "_sessions_max",
         "_streams_max",
+        "called",
         "prefixes",
         "requests",
         "revoked",
@@ -59,6 +62,7 @@ class Key:
     )
 
     def __init__(self, scopes: Scopes, prefixes: tuple[str, ...], caps: KeyCaps) -> None:
+        self.called = "no key"
         self.scopes = scopes
         self.prefixes = prefixes
         self.revoked = False
@@ -78,7 +82,9 @@ class Key:
         if not needs <= self.scopes:
             missing = "+".join(sorted(needs - self.scopes))
             raise Rejected(
-                Code.FORBIDDEN, f"key: {what} needs the scope {missing}, which it has not", scope=missing
+                Code.FORBIDDEN,
+                f"key: {what} needs the scope {missing}, which it has not ({self.called})",
+                scope=missing,
             )
 
     def sees(self, name: str) -> bool:
@@ -90,7 +96,7 @@ class Key:
         if not name.startswith(self.prefixes):
             raise Rejected(
                 Code.FORBIDDEN,
-                f"{field}: {name[:64]!r} does not begin with a prefix of this key",
+                f"{field}: {name[:64]!r} does not begin with a prefix of this key ({self.called})",
                 field=field,
             )
 
@@ -98,7 +104,8 @@ class Key:
         """Raises `Rejected(forbidden)` if it has prefixes."""
         if self.prefixes != ANY_NAME:
             raise Rejected(
-                Code.FORBIDDEN, f"key: {what} is about the whole server, and this key has prefixes"
+                Code.FORBIDDEN,
+                f"key: {what} is about the whole server, and this key has prefixes ({self.called})",
             )
 
     def ranges(self, prefix: str) -> list[str]:
@@ -203,9 +210,11 @@ class Keys:
             known = before.get(line.digest)
             if known is not None and known[0].grants == line.grants:
                 del before[line.digest]
-                self._known[line.digest] = line, known[1]
+                key = known[1]
             else:
-                self._known[line.digest] = line, Key(line.scopes, line.prefixes, self._caps)
+                key = Key(line.scopes, line.prefixes, self._caps)
+            key.called = f"the one named {line.name!r}" if line.name else f"the one of id {line.id}"
+            self._known[line.digest] = line, key
         for _, key in before.values():
             key.revoke()
         return len(before)
