@@ -101,6 +101,18 @@ def test_a_port_that_somebody_has_is_a_warning(call):
     assert checks["port"]["verdict"] == "warning"
 
 
+def test_a_port_that_the_directorys_own_server_has_is_well(call, server, tmp_path):
+    port = server.url.rpartition(":")[2]
+    _, checks = found(call, "--data", str(server.data), "--set", f"port={port}")
+    _, of_another = found(call, "--data", str(tmp_path), "--set", f"port={port}")
+
+    assert (checks["port"]["verdict"], checks["port"]["found"]) == (
+        "ok",
+        f"127.0.0.1:{port}: this directory's server runs there",
+    )
+    assert of_another["port"]["verdict"] == "warning"
+
+
 def test_a_log_that_is_newer_than_now_tells_of_a_clock_that_was_set_back(call, tmp_path):
     (tmp_path / "data" / "wal").mkdir(parents=True)
     (tmp_path / "data" / "wal" / "gone").symlink_to("nowhere")  # as a file that a server takes away meanwhile

@@ -6,6 +6,7 @@ is asked by a file without a name, in the data directory or where that is going 
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import resource
@@ -19,7 +20,8 @@ from collections.abc import Callable
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import attrs
 import click
@@ -139,18 +141,26 @@ def _file_system(settings: Settings) -> Finding:
 
 def _owner_of(data: Path) -> str:
     """Who has the directory open, if anybody has."""
+    owner = _owner_in(data)
+    if owner is None:
+        return ""
+    pid, url = owner.get("owner_pid"), owner.get("owner_url")
+    who = "another process" if pid is None else f"process {pid}"
+    return f", in use by {who}{'' if url is None else f', a server at {url}'}"
+
+
+def _owner_in(data: Path) -> dict[str, Any] | None:
+    """The owner's pid and URL, as far as they are known; None if nobody has it open."""
     from topics.host.directory.owner import check_unowned
     from topics.kernel.errors import CannotOpen
 
     try:
         check_unowned(data)
     except OSError:
-        return ""
+        return None
     except CannotOpen as in_use:
-        owner, url = in_use.detail.get("owner_pid"), in_use.detail.get("owner_url")
-        who = "another process" if owner is None else f"process {owner}"
-        return f", in use by {who}{'' if url is None else f', a server at {url}'}"
-    return ""
+        return in_use.detail
+    return None
 
 
 def _space(settings: Settings) -> Finding:
@@ -256,6 +266,9 @@ def _port(settings: Settings) -> Finding:
             trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trying.bind((host, server.port))
     except OSError as error:
+        url = (_owner_in(settings.data) or {}).get("owner_url")
+        if error.errno == errno.EADDRINUSE and url is not None and urlsplit(url).port == server.port:
+            return Finding("port", CheckVerdict.OK, f"{where}: this directory's server runs there")
         advice = "a server of topics, or somebody else, listens there: another --port"
         return Finding("port", CheckVerdict.WARNING, f"{where}: {error.strerror}", advice)
     return Finding("port", CheckVerdict.OK, f"{where} is free")
