@@ -666,6 +666,34 @@ def test_what_has_the_focus_keeps_it_while_lists_are_drawn_anew(browser: Browser
 
 @pytest.mark.rule("O4.1")
 @pytest.mark.parametrize(
+    ("view", "what", "there"),
+    [("#/queues", "queue", "mails"), ("#/consumers", "consumer", "billing"), ("#/workers", "worker", "worker-1")],
+)
+def test_queues_consumers_and_workers_are_found_by_the_beginning_of_their_name(
+    browser: Browser, url: str, view: str, what: str, there: str
+) -> None:
+    with looking(browser, url, view) as page:
+        cell = page.get_by_role("cell", name=there, exact=True)
+        expect(cell).to_have_count(1)
+        page.keyboard.press("/")
+        page.keyboard.type("nobody-is-so")
+        expect(page.get_by_role("cell", name=f"No {what} begins so.")).to_be_visible()
+        expect(cell).to_have_count(0)
+        page.get_by_role("searchbox").fill(there[:3])
+        expect(cell).to_have_count(1)
+
+
+def test_the_views_take_two_lines_of_a_phone(browser: Browser, url: str) -> None:
+    with looking(browser, url, viewport=PHONE) as page:
+        page.locator("h1").wait_for()
+        header = page.locator("header").bounding_box()
+
+    assert header is not None
+    assert header["height"] < 90
+
+
+@pytest.mark.rule("O4.1")
+@pytest.mark.parametrize(
     ("scheme", "size"), [("light", None), ("dark", None), ("light", PHONE), ("dark", PHONE)]
 )
 def test_every_view_fits_the_screen_in_light_and_dark(

@@ -1,5 +1,5 @@
 // Durable consumers: those of one topic with where they stand, and those of all with how far they are behind.
-import { count, data, el, emptyRow, put, renew, row, table, time } from "./dom.mjs"
+import { beginning, count, data, el, emptyRow, put, renew, row, table, time } from "./dom.mjs"
 import { poll } from "./api.mjs"
 import { Figures } from "./figures.mjs"
 
@@ -18,13 +18,21 @@ export function positions() {
 
 export function consumers() {
   const body = el("tbody"), more = el("p", { class: "quiet" })
-  const element = el("div", {}, el("h1", { tabindex: "-1" }, "Consumers"), more, table("Consumers by how far they are behind", ALL, body))
+  let prefix = "", found = null
+  const search = beginning("Consumers", (typed) => { prefix = typed; if (found !== null) draw() })
+  const element = el("div", {}, el("h1", { tabindex: "-1" }, "Consumers"), el("p", { class: "bar" }, search), more, table("Consumers by how far they are behind", ALL, body))
   const start = (signal) => poll(signal, FIGURES_MS, async () => {
     const figures = await Figures.look(signal)
-    const found = figures.all("topics_consumer_lag").toSorted((a, b) => b.value - a.value)
+    found = figures.all("topics_consumer_lag").toSorted((a, b) => b.value - a.value)
     put(more, found.length === 0 ? "No consumer keeps a position." : "Those of the topics created first, as the metrics have them; all of a topic are on its page.")
-    renew(body, found.map(({ labels, value }) => [`${labels.topic} ${labels.consumer}`, row(ALL,
-      el("a", { class: "data", href: `#/topics/${encodeURIComponent(labels.topic)}/consumers` }, labels.topic), data(labels.consumer), count(value))]))
+    draw()
   })
+
+  function draw() {
+    const shown = found.filter(({ labels }) => labels.consumer.startsWith(prefix))
+    if (shown.length === 0 && prefix) put(body, emptyRow(ALL, "No consumer begins so."))
+    else renew(body, shown.map(({ labels, value }) => [`${labels.topic} ${labels.consumer}`, row(ALL,
+      el("a", { class: "data", href: `#/topics/${encodeURIComponent(labels.topic)}/consumers` }, labels.topic), data(labels.consumer), count(value))]))
+  }
   return { title: "Consumers", element, start }
 }

@@ -1,6 +1,6 @@
 // Workers: who holds jobs of which queues, how many, and until when. A server keeps leases, not workers: one that holds
 // nothing is nowhere.
-import { count, data, el, emptyRow, put, renew, row, table, time } from "./dom.mjs"
+import { beginning, count, data, el, emptyRow, put, renew, row, table, time } from "./dom.mjs"
 import { call, poll } from "./api.mjs"
 import { Figures } from "./figures.mjs"
 
@@ -9,18 +9,25 @@ const COLUMNS = [["Worker", "name"], ["Queue"], ["Holds", "n"], ["Tried before",
 
 export function workers() {
   const body = el("tbody"), about = el("p", { class: "quiet" })
-  const element = el("div", {}, el("h1", { tabindex: "-1" }, "Workers"), about, table("Workers by what they hold", COLUMNS, body))
+  let prefix = "", found = null
+  const search = beginning("Workers", (typed) => { prefix = typed; if (found !== null) draw() })
+  const element = el("div", {}, el("h1", { tabindex: "-1" }, "Workers"), el("p", { class: "bar" }, search), about, table("Workers by what they hold", COLUMNS, body))
 
   const start = (signal) => poll(signal, LOOK_MS, async () => {
     const figures = await Figures.look(signal)
     const busy = [...figures.by("topics_queue_in_flight", "topic")].filter(([, held]) => held > 0).sort((a, b) => b[1] - a[1])
     const looked = busy.slice(0, QUEUES_MAX), leases = []
     for (const [queue] of looked) leases.push(...await heldIn(queue, signal))
-    const rows = [...byWorker(leases)].sort((a, b) => b[1].jobs.length - a[1].jobs.length)
-    if (rows.length > 0) renew(body, rows.map(([key, one]) => [key, workerRow(one)]))
-    else put(body, emptyRow(COLUMNS, "Nobody holds a job."))
+    found = [...byWorker(leases)].sort((a, b) => b[1].jobs.length - a[1].jobs.length)
+    draw()
     put(about, told(busy, looked, leases.length))
   })
+
+  function draw() {
+    const rows = found.filter(([, { worker }]) => worker.startsWith(prefix))
+    if (rows.length > 0) renew(body, rows.map(([key, one]) => [key, workerRow(one)]))
+    else put(body, emptyRow(COLUMNS, prefix ? "No worker begins so." : "Nobody holds a job."))
+  }
   return { title: "Workers", element, start }
 }
 
