@@ -62,7 +62,7 @@ def test_each_client_asks_why_and_how_overloaded_it_is(server: PrivateServer, na
         (
             lambda client, name: client.why(name, "2"),
             "invalid_request",
-            "seq: must be a whole number, not str",
+            "seq: must be a whole number, not a string",
         ),
         (lambda client, name: client.why("a/b", 2), "invalid_request", "a/b"),
         (lambda client, name: client.why_range(name, -1), "invalid_request", "must not be negative"),

@@ -168,7 +168,7 @@ def test_a_store_that_is_closed_ends_it_with_an_error(store: topics.Store) -> No
     [
         ((["a", "missing"],), {}, "topic 'missing' does not exist"),
         (([],), {}, "topics: must name one at least"),
-        ((7,), {}, "topics: must be a name, or several, not int"),
+        ((7,), {}, "topics: must be a name, or several, not a number"),
         ((["a/b"],), {}, "is no topic name"),
         (([f"t{n}" for n in range(257)],), {}, "topics: more than the limit of 256 topics"),
         (
@@ -181,12 +181,12 @@ def test_a_store_that_is_closed_ends_it_with_an_error(store: topics.Store) -> No
         (({"a": {"epoch": -1}},), {}, "epoch: must not be negative, not -1"),
         (("a",), {"from_seq": -1}, "from_seq: must not be negative, not -1"),
         (("a",), {"from_seq": 1, "tail": True}, "give from_seq or tail, not both"),
-        (("a",), {"tail": 1}, "tail: must be true or false, not int"),
+        (("a",), {"tail": 1}, "tail: must be true or false, not a number"),
         (("a",), {"match": "x*"}, '["tag", "Glob", "x*"] for every tag'),
         (("a",), {"match": ["tag", "In", "x"]}, "match"),
-        (("a",), {"node": 7}, "node: must be a name or a list of names, not int"),
+        (("a",), {"node": 7}, "node: must be a name or a list of names, not a number"),
         (("a",), {"consistency": "weak"}, 'consistency: must be "eventual" or "strong", not \'weak\''),
-        (("a",), {"include_data": 0}, "include_data: must be true or false, not int"),
+        (("a",), {"include_data": 0}, "include_data: must be true or false, not a number"),
     ],
 )
 def test_what_is_refused(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.kernel.checks import clamped, flag, seq_number, text_bytes, whole_number
+from topics.kernel.checks import clamped, flag, json_kind, seq_number, text_bytes, whole_number
 from topics.kernel.clock import EngineTime
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
@@ -67,3 +67,17 @@ def test_columns_are_taken_together():
     assert RecordColumns([b"1"]).plain
     with pytest.raises(AssertionError):
         RecordColumns([b"1", b"2"], tag=[b"a"])
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        (None, "null"), (True, "a boolean"), (7, "a number"), (1.5, "a decimal number"), ("x", "a string"),
+        ([], "an array"), ((), "an array"), ({}, "an object"), (b"", "bytes"),
+    ],
+)  # fmt: skip
+def test_a_value_that_is_refused_is_called_by_jsons_word(value, word):
+    assert json_kind(value) == word
+    if not isinstance(value, str):
+        with pytest.raises(Rejected, match=f"^f: must be a string, not {word}$"):
+            text_bytes("f", value, bytes_max=9)

@@ -20,7 +20,7 @@ import msgspec
 
 from topics.codec.json_text import check_json, check_json_many, copy_json
 from topics.engine.replies import Appended
-from topics.kernel.checks import text_bytes, whole_number
+from topics.kernel.checks import json_kind, text_bytes, whole_number
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX, READ_NODES_MAX, TTL_MS_MAX, Limits
@@ -293,7 +293,7 @@ def dedup_bytes(field: str, value: object, limits: Limits) -> bytes:
 def encode_meta(field: str, value: object, limits: Limits) -> bytes:
     """`meta` as JSON text: an object of strings, within its limits, no reserved key."""
     if not isinstance(value, Mapping):
-        raise invalid(field, f"must be an object of strings, not {type(value).__name__}")
+        raise invalid(field, f"must be an object of strings, not {json_kind(value)}")
     if len(value) > limits.meta_keys:
         raise invalid(
             field, f"{len(value)} keys are more than the limit of {limits.meta_keys}", limit=limits.meta_keys
@@ -374,7 +374,7 @@ def take_nodes(node: str | Iterable[str] | None, limits: Limits) -> frozenset[by
     if node is None:
         return frozenset()
     if not isinstance(node, Iterable):
-        raise invalid("node", f"must be a name or a list of names, not {type(node).__name__}")
+        raise invalid("node", f"must be a name or a list of names, not {json_kind(node)}")
     names = [node] if isinstance(node, str) else list(islice(node, READ_NODES_MAX + 1))
     if len(names) > READ_NODES_MAX:
         raise invalid("node", f"more than the limit of {READ_NODES_MAX} nodes", limit=READ_NODES_MAX)

@@ -19,7 +19,7 @@ from topics.calls.retry import Line, Talk
 from topics.calls.trouble import Unreachable
 from topics.engine.commands import Append, DeleteRecords
 from topics.engine.replies import Appended, RecordsDeleted
-from topics.kernel.checks import flag, seq_number, whole_number
+from topics.kernel.checks import flag, json_kind, seq_number, whole_number
 from topics.kernel.errors import Fatal, invalid
 from topics.kernel.limits import (
     BATCH_FRAMES_MAX,
@@ -338,5 +338,5 @@ def node_list(node: str | Iterable[str] | None) -> str | list[str] | None:
     if node is None or isinstance(node, str):
         return node
     if not isinstance(node, Iterable):
-        raise invalid("node", f"must be a name or a list of names, not {type(node).__name__}")
+        raise invalid("node", f"must be a name or a list of names, not {json_kind(node)}")
     return list(islice(node, READ_NODES_MAX + 1))

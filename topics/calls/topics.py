@@ -16,7 +16,7 @@ from topics.calls.retry import Line, Talk, ask_all
 from topics.codec import why
 from topics.engine.commands import DeleteTopic, PutMode, PutTopic
 from topics.engine.replies import TopicState
-from topics.kernel.checks import flag, seq_number, text_bytes
+from topics.kernel.checks import flag, json_kind, seq_number, text_bytes
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
@@ -138,7 +138,7 @@ class ListTopicsCall(Call[Sequence[TopicSummary]], frozen=True, eq=False):
 
     def check(self) -> None:
         if not isinstance(self.prefix, str):
-            raise invalid("prefix", f"must be a string, not {type(self.prefix).__name__}")
+            raise invalid("prefix", f"must be a string, not {json_kind(self.prefix)}")
 
     def exchange(self, line: Line) -> Talk[Sequence[TopicSummary]]:
         return ask_all(line, "/v0/topics", messages.read_list, "topics", {"prefix": self.prefix})

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Final
 
 from topics.kernel.errors import invalid
 from topics.kernel.limits import U64_MAX
+
+_WORDS: Final[Mapping[type, str]] = {
+    type(None): "null", bool: "a boolean", int: "a number", float: "a decimal number", str: "a string",
+    list: "an array", tuple: "an array", dict: "an object",
+}  # fmt: skip
+
+
+def json_kind(value: object) -> str:
+    """What a value is that is refused, in JSON's words: who asks a server need not know Python's."""
+    return _WORDS.get(type(value), type(value).__name__)
 
 
 def whole_number(field: str, value: object) -> int:
     """A non-negative whole number. A bool, a fraction, a negative or anything else is refused, never coerced."""
     if type(value) is not int and (isinstance(value, bool) or not isinstance(value, int)):
-        raise invalid(field, f"must be a whole number, not {type(value).__name__}")
+        raise invalid(field, f"must be a whole number, not {json_kind(value)}")
     if value < 0:
         raise invalid(field, f"must not be negative, not {value}")
     return value
@@ -38,14 +50,14 @@ def seconds(field: str, value: object) -> float:
 
 def flag(field: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise invalid(field, f"must be true or false, not {type(value).__name__}")
+        raise invalid(field, f"must be true or false, not {json_kind(value)}")
     return value
 
 
 def text_bytes(field: str, value: object, *, bytes_max: int) -> bytes:
     """A non-empty string as UTF-8, at most `bytes_max` long."""
     if not isinstance(value, str):
-        raise invalid(field, f"must be a string, not {type(value).__name__}")
+        raise invalid(field, f"must be a string, not {json_kind(value)}")
     if not value:
         raise invalid(field, "must not be empty")
     try:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from topics.kernel.checks import clamped, flag, whole_number
+from topics.kernel.checks import clamped, flag, json_kind, whole_number
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import (
@@ -140,7 +140,7 @@ def parse_config(given: Mapping[str, Any], *, record_bytes_max: int = 1 * MIB) -
         Rejected: invalid_request, naming the field: unknown, wrong type, or a value outside its set.
     """
     if not isinstance(given, Mapping):
-        raise invalid("config", f"must be an object, not {type(given).__name__}")
+        raise invalid("config", f"must be an object, not {json_kind(given)}")
     values: dict[str, Any] = {"max_record_bytes": record_bytes_max}
     for name, value in given.items():
         parse = _PARSERS.get(name)
@@ -201,7 +201,7 @@ def _priority(field: str, value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise invalid(field, f"must be null or a whole number from -1000 to 1000, not {type(value).__name__}")
+        raise invalid(field, f"must be null or a whole number from -1000 to 1000, not {json_kind(value)}")
     return min(max(value, -1000), 1000)
 
 
@@ -209,7 +209,7 @@ def _topic_or_null(field: str, value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise invalid(field, f"must be null or a topic name, not {type(value).__name__}")
+        raise invalid(field, f"must be null or a topic name, not {json_kind(value)}")
     return check_topic_name(value, field=field)
 
 

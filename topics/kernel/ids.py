@@ -8,6 +8,7 @@ from typing import Final, cast
 
 import xxhash
 
+from topics.kernel.checks import json_kind
 from topics.kernel.errors import invalid
 from topics.kernel.limits import WAL_SHARDS_MAX
 
@@ -45,7 +46,7 @@ def check_router_name(name: object) -> str:
 
 def _checked(name: object, field: str, none: str, pattern: re.Pattern[str] = TOPIC_NAME) -> str:
     if not isinstance(name, str):
-        raise invalid(field, f"a name is a string, not {type(name).__name__}")
+        raise invalid(field, f"a name is a string, not {json_kind(name)}")
     if pattern.fullmatch(name) is None:
         more = " >" if pattern is ROUTER_NAME else ""
         raise invalid(

@@ -53,9 +53,9 @@ async def test_what_is_wrong_is_400_before_what_is_absent_is_404(method, target,
     [
         ("POST", b" \n", 'body: is empty: a write is {"records": [{"data": 1}, …]}'),
         ("POST", {"data": 1}, 'records: is missing: a write is {"records": [{"data": 1}, …]}'),
-        ("POST", ONE, 'body: must be an object, not list: a write is {"records": [{"data": 1}, …]}'),
-        ("POST", {"records": {"data": 1}}, "records: must be a list, not dict: a write is"),
-        ("POST", {"records": [7]}, "records[0]: must be an object, not int"),
+        ("POST", ONE, 'body: must be an object, not an array: a write is {"records": [{"data": 1}, …]}'),
+        ("POST", {"records": {"data": 1}}, "records: must be a list, not an object: a write is"),
+        ("POST", {"records": [7]}, "records[0]: must be an object, not a number"),
         ("PUT", b" ", "body: is empty: JSON is expected"),
         (
             "PUT",

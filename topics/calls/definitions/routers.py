@@ -16,7 +16,7 @@ from topics.codec.log.routers import AT_LEAST_ONCE
 from topics.engine.commands import DeleteRouter, PutRouter
 from topics.engine.replies import Reply, RouterDeleted, RouterPut, RouterState
 from topics.engine.routers.definitions import check_definition
-from topics.kernel.checks import flag
+from topics.kernel.checks import flag, json_kind
 from topics.kernel.errors import invalid
 from topics.kernel.ids import check_router_name, check_topic_name
 from topics.kernel.limits import Limits
@@ -181,7 +181,7 @@ class ListRoutersCall(Call[Sequence[Router]], frozen=True, eq=False):
 
     def check(self) -> None:
         if not isinstance(self.prefix, str):
-            raise invalid("prefix", f"must be a string, not {type(self.prefix).__name__}")
+            raise invalid("prefix", f"must be a string, not {json_kind(self.prefix)}")
         for field, name in (("source", self.source), ("dest", self.dest)):
             if name is not None:
                 check_topic_name(name, field=field)

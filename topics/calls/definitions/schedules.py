@@ -19,7 +19,7 @@ from topics.codec.log.schedules import Schedule as Definition
 from topics.engine.commands import PutSchedule
 from topics.engine.replies import Reply, SchedulePut, ScheduleState
 from topics.engine.schedules.definitions import definition_of
-from topics.kernel.checks import clamped
+from topics.kernel.checks import clamped, json_kind
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.ids import check_schedule_name, check_topic_name
 from topics.kernel.limits import COMING_MAX, Limits
@@ -245,7 +245,7 @@ class ListSchedulesCall(Call[Sequence[Schedule]], frozen=True, eq=False):
 
     def check(self) -> None:
         if not isinstance(self.prefix, str):
-            raise invalid("prefix", f"must be a string, not {type(self.prefix).__name__}")
+            raise invalid("prefix", f"must be a string, not {json_kind(self.prefix)}")
 
     def look(self, engine: Engine) -> Sequence[Schedule]:
         return [value_of(engine.schedules.state(name)) for name in engine.schedules.names(self.prefix)]

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from topics.engine.commands import Ack, Claim, Extend, Nack, Redrive
-from topics.kernel.checks import clamped, seq_number, text_bytes, whole_number
+from topics.kernel.checks import clamped, json_kind, seq_number, text_bytes, whole_number
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import Lease, check_topic_name, parse_leases
 from topics.kernel.limits import (
@@ -143,5 +143,5 @@ def _listed(field: str, given: object, most: int) -> list[Any]:
     if type(given) is list:
         return given
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise invalid(field, f"must be a list, not {type(given).__name__}")
+        raise invalid(field, f"must be a list, not {json_kind(given)}")
     return list(islice(given, most + 1))

@@ -10,7 +10,7 @@ import msgspec
 
 from topics.calls.intake import take_nodes
 from topics.calls.messages import FORMAT_LIMITS, fields_body
-from topics.kernel.checks import flag, seq_number, whole_number
+from topics.kernel.checks import flag, json_kind, seq_number, whole_number
 from topics.kernel.errors import invalid
 from topics.kernel.ids import check_consumer_name, check_topic_name
 from topics.kernel.limits import Limits
@@ -91,7 +91,7 @@ class WatchRules(_Topics, frozen=True, eq=False, kw_only=True):
         if isinstance(given, str):
             given = [given]
         elif not isinstance(given, Iterable):
-            raise invalid("topics", f"must be a name, or several, not {type(given).__name__}")
+            raise invalid("topics", f"must be a name, or several, not {json_kind(given)}")
         names = list(islice(given, most + 1))
         if not names:
             raise invalid("topics", "must name one at least")

@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from topics.codec.cell import Cell, CellMap, encode_cell
-from topics.kernel.checks import whole_number
+from topics.kernel.checks import json_kind, whole_number
 from topics.kernel.errors import invalid
 from topics.kv.bounds import TTL_MS_MAX
 from topics.kv.entries.entry import (
@@ -116,7 +116,7 @@ class KeyOperations(Keyspace):
     def keys(self, prefix: str = "") -> list[str]:
         """The live keys that start so, ascending."""
         if not isinstance(prefix, str):
-            raise invalid("prefix", f"must be a string, not {type(prefix).__name__}")
+            raise invalid("prefix", f"must be a string, not {json_kind(prefix)}")
         self._catch_up()
         now_ms = self._clock.now_ms()
         return sorted(

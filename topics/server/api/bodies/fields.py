@@ -40,7 +40,10 @@ _WORDS: Final = {
     "array": "a list",
     "object": "an object",
 }
-_TYPES: Final = {"array": "list", "object": "dict", "null": "NoneType"}  # as the embedded store says it
+_KINDS: Final = {
+    "null": "null", "bool": "a boolean", "int": "a number", "float": "a decimal number", "str": "a string",
+    "array": "an array", "object": "an object",
+}  # fmt: skip  # as `json_kind` says it
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _UNKNOWN_WORDS: Final = "unknown field"
@@ -204,7 +207,7 @@ def in_words(message: str) -> str:
     expected = _EXPECTED.fullmatch(message)
     if expected is None or expected[1] not in _WORDS:
         return message
-    return f"must be {_WORDS[expected[1]]}, not {_TYPES.get(expected[2], expected[2])}"
+    return f"must be {_WORDS[expected[1]]}, not {_KINDS.get(expected[2], expected[2])}"
 
 
 def _too_deep(field: str) -> Rejected:
