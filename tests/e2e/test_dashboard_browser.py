@@ -667,7 +667,11 @@ def test_what_has_the_focus_keeps_it_while_lists_are_drawn_anew(browser: Browser
 @pytest.mark.rule("O4.1")
 @pytest.mark.parametrize(
     ("view", "what", "there"),
-    [("#/queues", "queue", "mails"), ("#/consumers", "consumer", "billing"), ("#/workers", "worker", "worker-1")],
+    [
+        ("#/queues", "queue", "mails"),
+        ("#/consumers", "consumer", "billing"),
+        ("#/workers", "worker", "worker-1"),
+    ],
 )
 def test_queues_consumers_and_workers_are_found_by_the_beginning_of_their_name(
     browser: Browser, url: str, view: str, what: str, there: str

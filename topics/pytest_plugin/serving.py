@@ -112,6 +112,7 @@ def main() -> None:
         listening=lambda _: None, storage=control.take, ready=ready, reread=lambda: (server, ())
     )
     threading.Thread(target=control.read, name="control", daemon=True).start()
+
     def claim() -> MovedDirectory:
         home = MovedDirectory.claim(data)
         home.clock = control.clock

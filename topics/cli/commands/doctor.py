@@ -16,11 +16,11 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import attrs
@@ -149,7 +149,7 @@ def _owner_of(data: Path) -> str:
     return f", in use by {who}{'' if url is None else f', a server at {url}'}"
 
 
-def _owner_in(data: Path) -> dict[str, Any] | None:
+def _owner_in(data: Path) -> Mapping[str, object] | None:
     """The owner's pid and URL, as far as they are known; None if nobody has it open."""
     from topics.host.directory.owner import check_unowned
     from topics.kernel.errors import CannotOpen
@@ -267,7 +267,7 @@ def _port(settings: Settings) -> Finding:
             trying.bind((host, server.port))
     except OSError as error:
         url = (_owner_in(settings.data) or {}).get("owner_url")
-        if error.errno == errno.EADDRINUSE and url is not None and urlsplit(url).port == server.port:
+        if error.errno == errno.EADDRINUSE and isinstance(url, str) and urlsplit(url).port == server.port:
             return Finding("port", CheckVerdict.OK, f"{where}: this directory's server runs there")
         advice = "a server of topics, or somebody else, listens there: another --port"
         return Finding("port", CheckVerdict.WARNING, f"{where}: {error.strerror}", advice)
