@@ -152,6 +152,13 @@ class TestBeginning:
 
         assert (code, noise, server.events) == (0, "", [])
 
+    def test_a_directory_that_it_has_made_is_called_new(self, start, tmp_path):
+        for new in (" (new)", ""):
+            server = start("--data", "a/b")
+            told = [server.child.stdout.readline() for _ in range(4)]
+            assert told[-1] == f"  data       {tmp_path / 'a' / 'b'}{new}\n"
+            server.end(signal.SIGTERM)
+
     def test_who_is_shown_its_url_is_answered(self, start, tmp_path):
         with topics.open(tmp_path / "data") as store:
             for n in range(50):

@@ -110,11 +110,12 @@ def serve(
     if target is not None:
         _forget_port(target)
 
+    where = _where(settings, memory=memory)
     urls: list[str] = []
 
     def ready(number: int) -> None:
         write_port(target, number)
-        _tell(urls[-1], settings, memory=memory)  # not before: who is shown a URL asks there
+        _tell(urls[-1], where)  # not before: who is shown a URL asks there
 
     told = Announcements(
         listening=urls.append,
@@ -160,9 +161,15 @@ def _end_with_stdin() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _tell(url: str, settings: Settings, *, memory: bool) -> None:
+def _where(settings: Settings, *, memory: bool) -> str:
+    """Where the data will be. A directory that is made for it is called new: its name may have been mistyped."""
+    if memory:
+        return "in memory; it ends with the server"
+    return f"{settings.data.absolute()}{'' if settings.data.exists() else ' (new)'}"
+
+
+def _tell(url: str, where: str) -> None:
     """Where everything is. Nobody there to read it is no reason to fail."""
-    where = "in memory; it ends with the server" if memory else str(settings.data.absolute())
     try:
         click.echo(
             f"topics {topics.__version__}\n  URL        {url}\n  dashboard  {url}/\n  data       {where}"
