@@ -15,6 +15,8 @@ from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
 from topics.server.api.reports import SLOW_LINES_PER_S, RequestReports, TimedRequest
 from topics.server.api.routes import Route
+from topics.server.auth.keys import Keys
+from topics.server.auth.lines import digest_of, parse_lines
 from topics.server.auth.scopes import Names
 from topics.server.runtime.log import LEVEL_DEFAULT, log
 from topics.testing.entropy import SeededEntropy
@@ -91,6 +93,21 @@ async def test_the_request_of_a_record_is_found_by_its_seq(lines):
     for line in (written, repeated):
         assert (line["topic"], line["first_seq"], line["last_seq"]) == (name, 1, 500)
     assert all("first_seq" not in line for line in others)
+
+
+@pytest.mark.rule("O6.4")
+async def test_which_key_asked_is_told_by_its_name_or_its_id_and_never_the_key_itself(lines):
+    keys = Keys(parse_lines("first:r # dashboards\nsecond\n"))
+    async with open_site(keys=keys, access_log=True) as site:
+        for token in ("first", "second"):
+            await ask(site, "GET", "/v0/topics", headers={"Authorization": f"Bearer {token}"})
+        await ask(site, "GET", "/v0/health")
+
+    named, other, nobody = lines()
+    assert named["key"] == "dashboards"
+    assert other["key"] == digest_of("second").hex()[:12]
+    assert "key" not in nobody
+    assert not any(token in str(line) for line in (named, other) for token in ("first", "second"))
 
 
 @pytest.mark.rule("O6.4")
@@ -171,10 +188,10 @@ async def test_an_overload_is_told_by_its_first_lines_and_a_number(lines):
     second = 100.0
     reports = RequestReports(SeededEntropy(), slow_s=1.0, now_s=lambda: second)
     for _ in range(SLOW_LINES_PER_S + 5):
-        reports.tell(None, Answer(200), TimedRequest("health", "/v0/health", 1.5, 0.0, b"", b""))
+        reports.tell(None, Answer(200), TimedRequest("", "health", "/v0/health", 1.5, 0.0, b"", b""))
     assert len(lines()) == SLOW_LINES_PER_S
     second += 1
-    reports.tell(None, Answer(200), TimedRequest("health", "/v0/health", 1.5, 0.0, b"", b""))
+    reports.tell(None, Answer(200), TimedRequest("", "health", "/v0/health", 1.5, 0.0, b"", b""))
 
     (line,) = lines()
     assert line["left_out"] == 5

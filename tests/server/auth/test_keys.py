@@ -111,15 +111,15 @@ def test_a_refusal_says_which_key_it_was_by_its_name_or_id_as_they_are_now():
     for refused, message in (
         (
             lambda: named.check_scopes(frozenset({Scope.WRITE}), "x"),
-            "key: x needs the scope write, which it has not (the one named 'dashboards')",
+            "key: x needs the scope write, which it has not (key 'dashboards')",
         ),
         (
             lambda: named.check_name("b"),
-            "topic: 'b' does not begin with a prefix of this key (the one named 'dashboards')",
+            "topic: 'b' does not begin with a prefix of this key (key 'dashboards')",
         ),
         (
             lambda: nameless.check_unlimited("x"),
-            f"key: x is about the whole server, and this key has prefixes (the one of id {token_id})",
+            f"key: x is about the whole server, and this key has prefixes (key '{token_id}')",
         ),
     ):
         with pytest.raises(Rejected) as error:

@@ -194,11 +194,8 @@ def _evicted(event: Event, seq: int) -> str:
         return "older than the topic's ttl, and gone" + _untold(event)
     if event.first_seq is None:
         return "evicted by the topic's cap"
-    seqs = (
-        f"seq {event.first_seq}"
-        if event.first_seq == event.last_seq
-        else f"seqs {event.first_seq} to {event.last_seq}"
-    )
+    is_one = event.first_seq == event.last_seq
+    seqs = f"seq {event.first_seq}" if is_one else f"seqs {event.first_seq} to {event.last_seq}"
     if seq >= event.first_seq:
         return f"evicted by the topic's cap at once: its own write, {seqs}, is more than that holds"
     return f"evicted by the topic's cap, to make room for {seqs}"

@@ -81,7 +81,7 @@ def _server_version(invocation: Invocation) -> str:
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print a completion script.
+    """Print a completion script, for a file in a directory that must be there (mkdir -p).
 
     \b
       bash: topics completion bash > ~/.local/share/bash-completion/completions/topics

@@ -4,9 +4,9 @@ A request's time is from when the whole of it was there until its answer was mad
 because it asked to. What its peer takes to send and to read is not the server's.
 
 Of a request there is told its method, its route by name (never its path or query), its topic, status, times, the bytes
-of its body, and its id: `X-Request-Id` as the client gave it, if that is sane, else one of ours; of a write also the
-seqs that it was given, so that who knows a record finds its request. An id comes back in the answer's head, and nowhere
-in its body.
+of its body, which key asked by its name, and its id: `X-Request-Id` as the client gave it, if that is sane, else one of
+ours; of a write also the seqs that it was given, so that who knows a record finds its request. An id comes back in the
+answer's head, and nowhere in its body.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ _START_BYTES: Final = 400
 
 @attrs.frozen
 class TimedRequest:
-    """What is known of a request when its answer is made. `start`, `tail`: of the answer's JSON."""
+    """What is known of a request when its answer is made. `key`: its label; `start`, `tail`: of the answer's JSON."""
 
+    key: str
     route: str
     path: str  # the route's, with its parameters in braces
     busy_s: float
@@ -50,9 +51,11 @@ class TimedRequest:
     tail: bytes
 
     @staticmethod
-    def of(route: str, path: str, answer: Answer, *, busy_s: float, waited_s: float) -> TimedRequest:
+    def of(
+        key: str, route: str, path: str, answer: Answer, *, busy_s: float, waited_s: float
+    ) -> TimedRequest:
         body = answer.body if isinstance(answer.body, bytes) else b""
-        return TimedRequest(route, path, busy_s, waited_s, body[:_START_BYTES], body[-_TAIL_BYTES:])
+        return TimedRequest(key, route, path, busy_s, waited_s, body[:_START_BYTES], body[-_TAIL_BYTES:])
 
     def seqs(self) -> dict[str, int]:
         """Which seqs a write was given, as its answer says it."""
@@ -109,6 +112,7 @@ class RequestReports:
             "waited_ms": round(timed.waited_s * 1000, 3),
             "bytes": _size(answer),
             "request_id": request_id,
+            **({"key": timed.key} if timed.key else {}),
             **timed.seqs(),
         }
         if self._every:

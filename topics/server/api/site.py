@@ -209,7 +209,9 @@ class Site(ServerState):
         latency.counts[bisect_left(BUCKETS_S, busy_s)] += 1
         latency.seconds += busy_s
         if busy_s >= self._told_from_s or REQUEST_ID in head.headers:
-            return TimedRequest.of(route.name, route.path, answer, busy_s=busy_s, waited_s=waited_s)
+            return TimedRequest.of(
+                admitted.key.label, route.name, route.path, answer, busy_s=busy_s, waited_s=waited_s
+            )
         return None
 
     def refuse(self, error: Rejected, head: Head | None = None) -> Answer:
@@ -218,7 +220,7 @@ class Site(ServerState):
         self.counts["", answer.status] += 1
         if head is not None:
             answer.headers += self.options.origins.shared(head)
-        self.reports.tell(head, answer, TimedRequest("", "", 0.0, 0.0, b"", b""))
+        self.reports.tell(head, answer, TimedRequest("", "", "", 0.0, 0.0, b"", b""))
         return answer
 
     def refused(self, error: TopicsError, *, performance: bytes = b"") -> Answer:

@@ -42,8 +42,8 @@ class KeyCaps:
 
 
 class Key:
-    """Who is asking. `called`: which key it is, as `topics key list` has it. `revoked`: he may nothing any more,
-    whatever he was let in with.
+    """Who is asking. `label`: the key's name, or else its id, as `topics key ls` has them; "" without keys. `revoked`:
+    he may nothing any more, whatever he was let in with.
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class Key:
         "_requests_max",
         "_sessions_max",
         "_streams_max",
-        "called",
+        "label",
         "prefixes",
         "requests",
         "revoked",
@@ -62,7 +62,7 @@ class Key:
     )
 
     def __init__(self, scopes: Scopes, prefixes: tuple[str, ...], caps: KeyCaps) -> None:
-        self.called = "no key"
+        self.label = ""
         self.scopes = scopes
         self.prefixes = prefixes
         self.revoked = False
@@ -83,9 +83,13 @@ class Key:
             missing = "+".join(sorted(needs - self.scopes))
             raise Rejected(
                 Code.FORBIDDEN,
-                f"key: {what} needs the scope {missing}, which it has not ({self.called})",
+                f"key: {what} needs the scope {missing}, which it has not{self._which}",
                 scope=missing,
             )
+
+    @property
+    def _which(self) -> str:
+        return f" (key {self.label!r})" if self.label else ""
 
     def sees(self, name: str) -> bool:
         """Whether the name is within its prefixes."""
@@ -96,7 +100,7 @@ class Key:
         if not name.startswith(self.prefixes):
             raise Rejected(
                 Code.FORBIDDEN,
-                f"{field}: {name[:64]!r} does not begin with a prefix of this key ({self.called})",
+                f"{field}: {name[:64]!r} does not begin with a prefix of this key{self._which}",
                 field=field,
             )
 
@@ -105,7 +109,7 @@ class Key:
         if self.prefixes != ANY_NAME:
             raise Rejected(
                 Code.FORBIDDEN,
-                f"key: {what} is about the whole server, and this key has prefixes ({self.called})",
+                f"key: {what} is about the whole server, and this key has prefixes{self._which}",
             )
 
     def ranges(self, prefix: str) -> list[str]:
@@ -213,7 +217,7 @@ class Keys:
                 key = known[1]
             else:
                 key = Key(line.scopes, line.prefixes, self._caps)
-            key.called = f"the one named {line.name!r}" if line.name else f"the one of id {line.id}"
+            key.label = line.name or line.id
             self._known[line.digest] = line, key
         for _, key in before.values():
             key.revoke()

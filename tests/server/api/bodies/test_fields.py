@@ -92,7 +92,9 @@ def test_no_text_where_a_field_is_needed_is_called_empty():
 @pytest.mark.rule("H1.17")
 def test_a_value_of_another_type_is_refused_with_what_was_expected():
     for value in (b"1.0", b"true", b'"1"', b"[1]", b"1e2"):
-        with pytest.raises(Rejected, match=r"^a: must be a whole number, not (float|bool|str|list)$"):
+        with pytest.raises(
+            Rejected, match=r"^a: must be a whole number, not (a decimal number|a boolean|a string|an array)$"
+        ):
             decode_form(OPEN, b'{"a":%b}' % value)
     assert refusal(b'{"a":1e999}') == "a"
     assert refusal(b'{"b":1,"a":1e999}', form=CLOSED) == "a"
