@@ -86,7 +86,7 @@ ROWS = (
     Row("docs/index.md", "console", 1, INSTALLS),
     Row("docs/index.md", "python", 1, PAGES),
     Row("docs/index.md", "{toctree}", 7, NO_CODE),
-    Row("docs/install.md", "console", 1, f"{COMMANDS}test_the_shells_get_their_scripts", "$ topics completion"),
+    Row("docs/install.md", "console", 1, f"{COMMANDS}test_the_shells_get_their_scripts", "$ mkdir -p"),
     Row("docs/install.md", "console", 1, INSTALLS, "$ pip install"),
     Row("docs/install.md", "console", 1, AS_ROOT, "$ python3 -m venv /opt"),
     Row("docs/install.md", "console", 1, AS_ROOT, "$ useradd"),
