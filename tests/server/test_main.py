@@ -58,7 +58,7 @@ class TestBeginning:
             ["topics", topics.__version__],
             ["URL", f"http://127.0.0.1:{port}"],
             ["dashboard", f"http://127.0.0.1:{port}/"],
-            ["data", str(tmp_path / "data")],
+            ["data", str(tmp_path / "data"), "(new)"],
         ]
 
     @pytest.mark.rule("T4.11", "H1.35")

@@ -52,6 +52,7 @@ async def test_a_request_is_a_span_under_the_one_of_its_client():
     assert told == {
         "http.request.method": "POST", "http.route": "/v0/topics/{topic}", "http.response.status_code": 200,
         "topics.route": "write_records", "topics.topic": "a", "topics.request_id": "r-1", "topics.waited_ms": 0.0,
+        "topics.first_seq": 1, "topics.last_seq": 1,
     }  # fmt: skip
     assert (refused.name, refused.attributes["http.response.status_code"], refused.parent) == (
         "GET",

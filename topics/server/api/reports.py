@@ -132,6 +132,7 @@ class RequestReports:
             "topics.route": timed.route or None,
             "topics.topic": None if head is None else head.topic,
             "topics.request_id": request_id,
+            "topics.key": timed.key or None,
             "topics.waited_ms": round(timed.waited_s * 1000, 3),
             **{f"topics.{name}": value for name, value in (timed.seqs() | timed.performance()).items()},
         }
