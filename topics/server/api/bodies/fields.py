@@ -20,6 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from topics.codec.json_text import FLAT_BYTES, check_json, depth_fits
+from topics.kernel.checks import json_kind
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX
 from topics.server.api.bodies.pieces import FIELD_BYTES_MAX, VALUE_BYTES_MAX, slimmed, too_large
@@ -40,10 +41,9 @@ _WORDS: Final = {
     "array": "a list",
     "object": "an object",
 }
-_KINDS: Final = {
-    "null": "null", "bool": "a boolean", "int": "a number", "float": "a decimal number", "str": "a string",
-    "array": "an array", "object": "an object",
-}  # fmt: skip  # as `json_kind` says it
+_KINDS: Final = {"null": json_kind(None), "array": json_kind([]), "object": json_kind({})} | {
+    kind.__name__: json_kind(kind()) for kind in (bool, int, float, str)
+}
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _UNKNOWN_WORDS: Final = "unknown field"
