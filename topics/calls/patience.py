@@ -81,7 +81,7 @@ class Absence:
         return pause_s(self._failures, self._chance())
 
     def failed(self, error: TopicsError) -> None:
-        """It is tried again; the first in a row is told."""
+        """A call that failed is tried again. Only the first in a row is told: an hour away is one line."""
         self._failures += 1
         if self._failures == 1:
             self._log.warning("%s; trying again until it is there", error.message)
