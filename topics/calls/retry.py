@@ -102,7 +102,7 @@ class Line:
             raise not_topics(self.url, f"{path} answered what is not of its form: {error}") from error
 
     def retry(self, request: Request, failed: Callable[[TopicsError], None] | None = None) -> Talk[Any]:
-        """The body of a good answer; raises what `ask` raises. `failed` is called with each error that is tried again."""
+        """The body of a good answer; raises what `ask` raises. `failed` gets each error that is tried again."""
         started, attempts, may_be_done = self.pace.now_s(), 0, False
         while True:
             error: TopicsError
