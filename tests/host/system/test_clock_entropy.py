@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from topics.host.system.clock import SystemClock
+from topics.host.system.clock import SystemClock, moment
 from topics.host.system.entropy import SystemEntropy
 from topics.kernel.ports import Clock, Entropy
 from topics.testing.clock import ManualClock
@@ -31,6 +31,13 @@ def test_beyond_the_year_2262_the_system_clock_stands_still():
         raise OverflowError("timestamp too large to convert to C _PyTime_t")
 
     assert SystemClock(beyond).now_ms() == (2**63 - 1) // 1_000_000
+
+
+def test_a_time_is_written_to_the_millisecond_and_one_beyond_the_calendar_as_its_number():
+    assert moment(1_770_000_000_007) == "2026-02-02 02:40:00.007Z"
+    assert moment(253_402_300_799_999) == "9999-12-31 23:59:59.999Z"
+    assert moment(253_402_300_800_000) == "253402300800000 ms"
+    assert moment(2**64 - 1) == f"{2**64 - 1} ms"
 
 
 def test_a_manual_clock_moves_only_by_hand_and_may_step_back():

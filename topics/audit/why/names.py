@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from topics.audit.why.kept_log import KeptLog
 from topics.audit.why.starts import no_start
@@ -15,6 +14,7 @@ from topics.engine.image import Snapshot
 from topics.host.directory.layout import find_shards, find_wal_files, wal_path
 from topics.host.directory.restored import read_restored
 from topics.host.directory.size_limits import read_log
+from topics.host.system.clock import moment
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.ports import Disk
 
@@ -46,19 +46,15 @@ def topic_named(
 def not_found(disk: Disk, where: str, name: str, deleted_ts: int | None) -> Rejected:
     said = f"there is no topic {name!r}" + (f" in {where}" if where else "")
     if deleted_ts is not None:
-        said += f"; it was deleted at {_iso(deleted_ts)}, with all its records"
+        said += f"; it was deleted at {moment(deleted_ts)}, with all its records"
         return Rejected(Code.TOPIC_NOT_FOUND, said, topic=name, deleted_ts=deleted_ts)
     restored = read_restored(disk)
     if restored is not None:
         said += (
-            f"; the directory was restored at {_iso(restored.ts)} to how it was at {_iso(restored.as_of)}, so a topic"
-            " that was created in between is gone"
+            f"; the directory was restored at {moment(restored.ts)} to how it was at {moment(restored.as_of)}, so a"
+            " topic that was created in between is gone"
         )
     return Rejected(Code.TOPIC_NOT_FOUND, said, topic=name)
-
-
-def _iso(ts: int) -> str:
-    return datetime.fromtimestamp(ts / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")
 
 
 def router_names(log: KeptLog, snapshots: Sequence[Snapshot]) -> dict[int, str]:

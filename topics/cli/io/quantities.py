@@ -6,6 +6,8 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
+from topics.host.system import clock
+
 DURATIONS_MS: Final = {
     "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
 }  # fmt: skip
@@ -79,13 +81,7 @@ def seqs(first: int, last: int) -> str:
 
 def moment(ts: int | None) -> str:
     """UTC, to the millisecond; `never` for None."""
-    if ts is None:
-        return "never"
-    try:
-        when = datetime.fromtimestamp(ts / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{ts} ms"
-    return when.strftime("%Y-%m-%d %H:%M:%S.") + f"{ts % 1000:03d}Z"
+    return "never" if ts is None else clock.moment(ts)
 
 
 def rate(count: int, seconds: float, noun: str) -> str:

@@ -3,7 +3,7 @@
 boot         what may have taken bytes that were written and not synced: another boot of the machine, another
              mount of the log
 calendar     times of day as people mean them: cron expressions in time zones (`kernel.ports.Calendar`)
-clock        wall time of this machine
+clock        wall time of this machine, and how a time is written for people
 compress     compression of stored payloads: only the data bytes, told apart by their first bytes
 disk         one data directory on a real file system (`kernel.ports.Disk`)
 entropy      randomness of this machine, fit for secrets

@@ -1,9 +1,10 @@
-"""Wall time of this machine."""
+"""Wall time of this machine, and how a time is written for people."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 _LAST_MS: Final = (2**63 - 1) // 1_000_000  # in the year 2262: beyond it Python tells no time
@@ -22,3 +23,12 @@ class SystemClock:
             return self._time_ns() // 1_000_000
         except OverflowError:
             return _LAST_MS
+
+
+def moment(ts: int) -> str:
+    """UTC, to the millisecond; a time beyond the calendar is its number."""
+    try:
+        when = datetime.fromtimestamp(ts // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{ts} ms"
+    return f"{when:%Y-%m-%d %H:%M:%S}.{ts % 1000:03d}Z"

@@ -19,7 +19,6 @@ there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Final
 
 import attrs
@@ -29,13 +28,13 @@ from topics.codec.log.forwards import Forward
 from topics.codec.log.writes import WholeWrite
 from topics.codec.manifest import Manifest
 from topics.engine.recovery.recover import ShardKey
+from topics.host.system.clock import moment
 from topics.host.wal.logchain import Broken, Chain, Chains
 from topics.kernel.errors import Corrupt, invalid
 
 _MARKS: Final = (CheckpointMark, CommitMark)
 # What the store writes without being asked to.
 _OWN: Final = (*_MARKS, HeadWatermark, EvictWatermark, Forward)
-_MOMENT_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 
 
 @attrs.frozen(kw_only=True)
@@ -67,7 +66,7 @@ def find_cuts(chains: Chains, manifest: Manifest, goal: Goal) -> Cuts:
     """
     if goal.until_ms is not None:
         if goal.until_ms < manifest.ts:
-            wanted, taken = _moment(goal.until_ms), _moment(manifest.ts)
+            wanted, taken = moment(goal.until_ms), moment(manifest.ts)
             raise invalid("to-time", f"{wanted} is before the backup was taken, {taken}: use an older one")
         cuts: Cuts = _cuts(chains, lambda _: _later_than(goal.until_ms or 0))
     else:
@@ -244,11 +243,6 @@ def _later_than(ts: int) -> _LeavesOut:
     return lambda write: write.ts > ts
 
 
-def _moment(ts: int) -> str:
-    """As people read it; a time beyond the calendar is its last one."""
-    return datetime.fromtimestamp(min(ts, _MOMENT_MAX) / 1000, UTC).isoformat(" ", "milliseconds")
-
-
 # What a restore does not go past.
 
 
@@ -263,7 +257,7 @@ def _refused(chains: Chains, manifest: Manifest, key: ShardKey, broken: Broken) 
     ways = ["give a directory that has it whole, too (--archive; behind a repair, its repaired-…)"]
     stamps = [write.ts for link in chains[key].links for write in link.writes() if not _is_mark(write)]
     if stamps and stamps[-1] > manifest.ts:
-        ways.append(f"restore to a time before {_moment(stamps[-1])} (--to-time)")
+        ways.append(f"restore to a time before {moment(stamps[-1])} (--to-time)")
     following = _next_lost(chains, heads)
     if following is not None and following[0] in names:
         ways.append(f"--to-seq {names[following[0]]}={following[1] - 1}")
