@@ -14,6 +14,7 @@ from topics.audit.why.asking import why as why_by_files
 from topics.audit.why.asking import why_range as range_by_files
 from topics.codec.why import Why
 from topics.embed.store import Store
+from topics.host.directory.restored import RESTORED_FILE, note_of_restore, write_restored
 from topics.host.system.readonly import ReadOnlyDisk
 from topics.kernel.errors import Code, Corrupt
 from topics.simulation.machine import open_simulated
@@ -87,7 +88,7 @@ def test_of_an_ephemeral_topic_the_engine_tells(tmp_path: pathlib.Path) -> None:
 
 
 class BadDisk:
-    """A disk whose log can be read no more, once it is `bad`."""
+    """A disk whose log, and whose note of a restore, can be read no more, once it is `bad`."""
 
     def __init__(self, disk: SimDisk) -> None:
         self._disk = disk
@@ -97,7 +98,7 @@ class BadDisk:
         return getattr(self._disk, name)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        if self.bad and path.startswith("wal/"):
+        if self.bad and path.startswith(("wal/", RESTORED_FILE)):
             raise OSError(errno.EIO, "Input/output error", path)
         return self._disk.read(path, offset, size)
 
@@ -114,3 +115,17 @@ def test_a_log_that_cannot_be_read_is_named() -> None:
         port.bad = False
 
     assert told.value.detail["files"] == ["wal/gen-0/shard-00/wal-00000000000000000001.log"]
+
+
+def test_that_a_topic_is_not_there_is_told_without_what_cannot_be_read() -> None:
+    disk = SimDisk(1)
+    port = BadDisk(disk)
+    opened = open_simulated(disk, ManualClock(), SeededEntropy(1), StoreOptions(min_free_bytes=0), port=port)
+    with Store(opened, port, housekeeping=False) as store:  # type: ignore[arg-type]  # a disk by its methods
+        write_restored(disk, note_of_restore(ts=2, as_of=1, heads={}))
+        for port.bad, said in (
+            (False, "so a topic that was created in between is gone$"),
+            (True, "^there is no topic 't'$"),
+        ):
+            with pytest.raises(topics.Rejected, match=said):
+                store.why("t", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from topics.audit.why.kept_log import KeptLog
 from topics.audit.why.starts import no_start
@@ -44,11 +45,14 @@ def topic_named(
 
 
 def not_found(disk: Disk, where: str, name: str, deleted_ts: int | None) -> Rejected:
+    """`deleted_ts`: of the last topic of that name, if the log has it; else a restore may have left it out."""
     said = f"there is no topic {name!r}" + (f" in {where}" if where else "")
     if deleted_ts is not None:
         said += f"; it was deleted at {moment(deleted_ts)}, with all its records"
         return Rejected(Code.TOPIC_NOT_FOUND, said, topic=name, deleted_ts=deleted_ts)
-    restored = read_restored(disk)
+    restored = None
+    with suppress(OSError):  # that it is not there is known without it
+        restored = read_restored(disk)
     if restored is not None:
         said += (
             f"; the directory was restored at {moment(restored.ts)} to how it was at {moment(restored.as_of)}, so a"
