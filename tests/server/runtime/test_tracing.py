@@ -13,6 +13,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.server.api.asking import ask
 from tests.server.process import Process
 from tests.server.wire.places import open_site
+from topics.server.auth.keys import Keys
+from topics.server.auth.lines import parse_lines
 from topics.server.runtime.tracing import Tracing
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -68,6 +70,19 @@ async def test_a_request_is_a_span_under_the_one_of_its_client():
         "s3cret" in str(span.attributes) or "private" in str(span.attributes)
         for span in (written, refused, listed)
     )
+
+
+@pytest.mark.trio
+@pytest.mark.rule("O6.3")
+async def test_a_span_has_the_name_of_the_key_that_asked_if_one_did():
+    exporter = InMemorySpanExporter()
+    tracing = Tracing(version="1.2.3", exporter=exporter)
+    async with open_site(tracing=tracing, keys=Keys(parse_lines("first:r # dashboards\n"))) as site:
+        await ask(site, "GET", "/v0/topics", headers={"Authorization": "Bearer first"})
+        await ask(site, "GET", "/v0/topics")
+    tracing.close()
+
+    assert [one.attributes.get("topics.key") for one in exporter.get_finished_spans()] == ["dashboards", None]
 
 
 @pytest.mark.rule("O6.3")
