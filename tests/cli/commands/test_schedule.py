@@ -65,7 +65,7 @@ def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
         (("--cron", "0 25 * * *"), "--cron: '0 25 * * *' is no cron expression: hour '25' is not 0 to 23"),
         (
             ("--cron", "0 3 30 feb *"),
-            "day of month '30' is not 1 to 31, or L for the last, of a month that has it",
+            "day of month '30' is no day of that month: 1 to 31, or L for the last",
         ),
         ((), "give either --cron or --every"),
         (("--cron", "0 3 * * *", "--every", "1h"), "give either --cron or --every"),

@@ -24,7 +24,7 @@ from topics.kernel.limits import CRON_CHARS_MAX, TIMEZONE_CHARS_MAX, TIMEZONES_C
 _FIELDS: Final = {
     "Bad minute": "minute {!r:.40} is not 0 to 59",
     "Bad hour": "hour {!r:.40} is not 0 to 23",
-    "Bad day-of-month": "day of month {!r:.40} is not 1 to 31, or L for the last, of a month that has it",
+    "Bad day-of-month": "day of month {!r:.40} is no day of that month: 1 to 31, or L for the last",
     "Bad month": "month {!r:.40} is not 1 to 12, or JAN to DEC",
     "Bad day-of-week": "day of week {!r:.40} is not 0 to 7, or SUN to SAT",
 }
