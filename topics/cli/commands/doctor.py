@@ -122,7 +122,7 @@ def _file_system(settings: Settings) -> Finding:
         return Finding(
             "directory", CheckVerdict.BAD, f"{folder} cannot be written", "change its owner, or --data"
         )
-    found = f"{settings.data}, on {kind or 'a file system of unknown kind'}{_owner_of(data)}"
+    found = f"{settings.data}, on {kind or 'a file system of unknown kind'}{_in_use(data)}"
     if not data.exists():
         found += f": it does not exist yet, so {folder} is looked at, where it would be"
     if kind in IN_MEMORY:
@@ -139,9 +139,9 @@ def _file_system(settings: Settings) -> Finding:
     return Finding("directory", CheckVerdict.OK, found)
 
 
-def _owner_of(data: Path) -> str:
+def _in_use(data: Path) -> str:
     """Who has the directory open, if anybody has."""
-    owner = _owner_in(data)
+    owner = _owner_of(data)
     if owner is None:
         return ""
     pid, url = owner.get("owner_pid"), owner.get("owner_url")
@@ -149,7 +149,7 @@ def _owner_of(data: Path) -> str:
     return f", in use by {who}{'' if url is None else f', a server at {url}'}"
 
 
-def _owner_in(data: Path) -> Mapping[str, object] | None:
+def _owner_of(data: Path) -> Mapping[str, object] | None:
     """The owner's pid and URL, as far as they are known; None if nobody has it open."""
     from topics.host.directory.owner import check_unowned
     from topics.kernel.errors import CannotOpen
@@ -266,7 +266,7 @@ def _port(settings: Settings) -> Finding:
             trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trying.bind((host, server.port))
     except OSError as error:
-        url = (_owner_in(settings.data) or {}).get("owner_url")
+        url = (_owner_of(settings.data) or {}).get("owner_url")
         if error.errno == errno.EADDRINUSE and isinstance(url, str) and urlsplit(url).port == server.port:
             return Finding("port", CheckVerdict.OK, f"{where}: this directory's server runs there")
         advice = "a server of topics, or somebody else, listens there: another --port"
