@@ -137,8 +137,8 @@ def _reread(invocation: Invocation, before: Settings) -> tuple[ServerSettings, l
 
 
 def _claim(settings: Settings, *, memory: bool) -> Callable[[], Home]:
-    """How to get what is served. A directory that is another's is refused now: whose it is says more than whose the
-    port is, which he most likely has as well.
+    """How to get what is served. A directory in use is refused here, before the port is tried: its owner most likely
+    has that too, and his pid and URL say more than "in use".
     """
     from topics.store.directory import ClaimedDirectory, MemoryDirectory
 

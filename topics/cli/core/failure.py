@@ -58,8 +58,8 @@ def asked_ms(option: str, text: str) -> int:
 def tell_moved(
     asked: Mapping[str, Any], held: Mapping[str, Any], typed: Callable[[str], str], within: str = ""
 ) -> None:
-    """A number out of range is moved into it and not refused (semantics 3): what an answer holds of what was asked.
-    `within`: of which field these are fields.
+    """Say which numbers were out of range, for they are not refused (semantics 3). `asked`, `held`: by field, as given
+    and as answered; `within`: the field that these are fields of.
     """
     for field, number in asked.items():
         holds = held.get(field)
