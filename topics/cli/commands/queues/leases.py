@@ -11,7 +11,7 @@ import click
 
 from topics.cli.completion.types import QUEUE
 from topics.cli.core.failure import USAGE, Failed, asked_ms, say
-from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.core.invocation import Invocation, common_options, json_option, milliseconds, pass_invocation
 from topics.cli.io.quantities import counted, moment
 from topics.cli.io.terminal import json_line
 
@@ -44,13 +44,14 @@ _seqs_argument = click.argument("seqs", nargs=-1, required=True, type=click.IntR
 @_node_option
 @click.option("--lease", metavar="TIME", help="For how long, as in 30s. Default: as the queue says.")
 @click.option(
-    "--wait", metavar="TIME", default="0s", help="Where there is none, wait so long for one, as in 10s."
-)
+    "--wait", "wait_ms", callback=milliseconds, metavar="TIME", default="0s",
+    help="Where there is none, wait so long for one, as in 10s.",
+)  # fmt: skip
 @json_option
 @common_options
 @pass_invocation
 def claim(
-    invocation: Invocation, queue: str, count_max: int, node: str | None, lease: str | None, wait: str, as_json: bool
+    invocation: Invocation, queue: str, count_max: int, node: str | None, lease: str | None, wait_ms: int, as_json: bool
 ) -> None:  # fmt: skip
     """Lease jobs, and print them: a line a job, with its seq, the id of its lease, and its data.
 
@@ -63,10 +64,9 @@ def claim(
     from topics.cli.io.lines import data_on_one_line, job_line
 
     lease_ms = None if lease is None else _lease_ms(lease)
-    wait_s = asked_ms("--wait", wait) / 1000
     with invocation.there(fires=True) as store:
         _check_leases_last(store, queue)
-        jobs = _hand(store, queue, node).get_many(count_max, timeout=wait_s, lease_ms=lease_ms)
+        jobs = _hand(store, queue, node).get_many(count_max, timeout=wait_ms / 1000, lease_ms=lease_ms)
     for job in jobs:
         if as_json:
             told = {"lease_id": job.lease_id, "deadline": job.deadline, "deliveries": job.deliveries}
@@ -103,20 +103,18 @@ def ack(
 @_node_option
 @_lease_id_option
 @click.option(
-    "--delay",
-    metavar="TIME",
+    "--delay", "delay_ms", callback=milliseconds, metavar="TIME",
     help="How long they rest, as in 5m. Default: as the queue's retry_backoff says.",
-)
+)  # fmt: skip
 @click.option("--reason", help="Why they failed: a peek and a dead letter show it.")
 @json_option
 @common_options
 @pass_invocation
 def nack(
     invocation: Invocation, queue: str, seqs: tuple[int, ...], node: str | None, lease_ids: tuple[str, ...],
-    delay: str | None, reason: str | None, as_json: bool,
+    delay_ms: int | None, reason: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Say that jobs failed: they are handed out again. Exit codes: 0 all of them · 1 some were skipped."""
-    delay_ms = None if delay is None else asked_ms("--delay", delay)
     with invocation.there() as store:
         hand = _hand(store, queue, node)
         told = hand.nack(seqs, lease_ids=lease_ids or None, delay_ms=delay_ms, reason=reason)

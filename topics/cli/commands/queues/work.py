@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from topics.cli.completion.types import QUEUE
-from topics.cli.core.failure import USAGE, Failed, say
+from topics.cli.core.failure import USAGE, Failed, asked_ms, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
-from topics.cli.io.quantities import counted, moment, parse_duration_ms
+from topics.cli.io.quantities import counted, moment
 from topics.cli.io.terminal import json_line
 from topics.kernel.extras import Needs
 
@@ -151,20 +151,13 @@ def _rules(
     from topics.cli.work.shift import WorkRules
     from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN
 
-    lease_ms = config.lease_ms if lease is None else _time("--lease", lease)
+    lease_ms = config.lease_ms if lease is None else asked_ms("--lease", lease)
     if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
         raise Failed(f"--lease: must be from {LEASE_MS_MIN}ms to {LEASE_MS_MAX}ms, not {lease}", code=USAGE)
     return WorkRules(
-        concurrency=concurrency, lease_ms=lease_ms, grace_s=_time("--grace", grace) / 1000,
+        concurrency=concurrency, lease_ms=lease_ms, grace_s=asked_ms("--grace", grace) / 1000,
         backs_off=config.retry_backoff is not None, until_empty=until_empty,
     )  # fmt: skip
-
-
-def _time(option: str, text: str) -> int:
-    try:
-        return parse_duration_ms(text)
-    except ValueError as error:
-        raise Failed(f"{option}: {error}", code=USAGE) from None
 
 
 class _Report:
