@@ -91,13 +91,14 @@ def restore(
     manifest = read_manifest(base)
     refuse_links(base, manifest)
     chains = chains_behind(base, manifest, logs, names)
-    cuts = find_cuts(chains, manifest, goal or Goal())
+    goal = goal or Goal()
+    cuts = find_cuts(chains, manifest, goal)
     target = Destination.claim(dest)
     try:
         target.check_room(manifest.size)
         changed = rebuild(base, manifest, chains, cuts, target.disk, tell=tell)
         restored = attrs.evolve(
-            _recovered(target, manifest, chains, cuts, logged=bool(logs)), changed=changed
+            _recovered(target, manifest, chains, goal, cuts, logged=bool(logs)), changed=changed
         )
         target.finish()
     except OSError as error:
@@ -209,7 +210,7 @@ def _write_hint(target: Disk, file: WalFileId) -> None:
 
 
 def _recovered(
-    target: Destination, manifest: Manifest, chains: Chains, cuts: Cuts, *, logged: bool
+    target: Destination, manifest: Manifest, chains: Chains, goal: Goal, cuts: Cuts, *, logged: bool
 ) -> Restored:
     """Open what was made, which completes it, and close it again. `logged`: there is a log behind the backup."""
     form = read_format(target.disk, str(target.path))
@@ -227,7 +228,8 @@ def _recovered(
     may_lack = bool(torn or unclosed or (logged and not cuts))
     last_ts = max(last_written, last_change(chains, cuts))
     log_end_ts = end_of(chains) if any(chain.links for chain in chains.values()) else None
-    as_of = last_ts if cuts else max(manifest.ts, log_end_ts or 0)
+    reached = (goal.until_ms or last_ts) if cuts else log_end_ts
+    as_of = max(manifest.ts, reached or 0)
     note_restore(target.disk, found, ts=SystemClock().now_ms(), as_of=as_of)
     directory = ClaimedDirectory.claim(target.partial, create=False)
     try:
