@@ -270,6 +270,13 @@ _PARSERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "require_lease_id": flag,
 }
 FIELDS: Final = tuple(sorted(_PARSERS))
+QUEUE_FIELDS: Final = frozenset(
+    (
+        "lease_ms", "claim_jitter_ms", "max_deliveries", "dead_letter", "retry_backoff", "leases_durable",
+        "starvation_ms", "starvation_share", "max_in_flight", "max_in_flight_per_key", "rate_limit",
+        "require_lease_id",
+    )
+)  # fmt: skip  # which a log takes as well, and does nothing with
 _CHOICES: Final = ("type", "discard", "durability", "compression")
 _OBJECTS: Final = ("retry_backoff", "rate_limit")
 assert [name for name in _PARSERS if name != "durable"] == [field.name for field in attrs.fields(TopicConfig)]

@@ -239,3 +239,24 @@ def test_a_position_of_another_topic_is_said_to_be_that_and_nothing_that_follows
 
     assert first == f"{anew.format(3)}what does not follow of seqs 1\u20133 is gone"
     assert [line.split()[0] for line in records] == ["2", "3"]
+
+
+def test_a_year_alone_is_no_time(call: Call) -> None:
+    with topics.open("data") as store:
+        store.create("t").put(1)
+    refused = call("get", "t", "--from-ts", "2026", "--data", "data")
+
+    assert refused.code == 2
+    assert "for the year: 2026-01-01" in refused.err
+
+
+def test_a_tombstone_of_a_cap_that_reaches_over_what_was_deleted_says_so(call: Call) -> None:
+    """What lies in its range is lost to the reader, whatever had become of it."""
+    with topics.open("data") as store:
+        orders = store.create("orders", cap_records=3)
+        orders.put_many([{"data": n} for n in range(4)])
+        orders.delete(before_seq=5)
+    assert (
+        b"LOST seqs 1\xe2\x80\x934 [cap] 4 records: evicted by the topic's cap, or gone before"
+        in call("get", "orders", "--data", "data").out
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import topics
 from tests.cli.conftest import Call
 
 
@@ -52,3 +53,14 @@ def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
         assert answer.code != 0
         assert said in answer.err
     assert [row["router"] for row in at("router", "ls", "--json").lines] == ["r"]
+
+
+def test_that_what_is_there_already_is_not_copied_is_told(call: Call) -> None:
+    with topics.open("data") as store:
+        store.create("a").put_many([{"data": n} for n in range(3)])
+    made = call("router", "put", "r", "--source", "a", "--dest", "b", "--data", "data")
+    other = call("router", "put", "other", "--source", "empty", "--dest", "c", "--data", "data")
+
+    assert (made.code, other.code) == (0, 0)
+    assert "a has records up to seq 3 already: they are not copied" in made.err
+    assert "already" not in other.err

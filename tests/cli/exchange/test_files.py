@@ -154,7 +154,7 @@ def test_what_is_lost_is_told_and_counted(at: Call) -> None:
     summed = at("export", "t", "out.csv", "--json").lines[0]
 
     assert told.text == "t: 3 records (seqs 8–10) written to out.jsonl\n"
-    assert "∅ LOST seqs 1–7 [cap] 7 records: evicted by the topic's cap\n" in told.err
+    assert "∅ LOST seqs 1–7 [cap] 7 records: evicted by the topic's cap, or gone before\n" in told.err
     assert "LOST: 7 records of t before these or between (7 cap)\n" in told.err
     assert seqs_in("out.jsonl") == [8, 9, 10]
     assert summed["lost"] == {"cap": 7}

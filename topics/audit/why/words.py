@@ -333,7 +333,7 @@ def _reader(found: Why) -> Iterator[str]:
             gap = f"seq {reader.gap_from} is"
         yield f"a reader who comes from {found.seq - 1} is told: {gap} lost [{reader.reason}]"
     elif found.type != "queue":
-        yield f"a reader is told nothing of it, and counts it as {reader.as_}"
+        yield f"a reader who comes from {found.seq - 1} is told nothing of it, and counts it as {reader.as_}"
 
 
 def _limits(found: Why, when: When) -> Iterator[str]:

@@ -252,7 +252,7 @@ def parse_fields(pairs: tuple[str, ...]) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
-        if not equals:
+        if not equals or not name.strip():
             raise Failed(f"a field of the config is written FIELD=VALUE, not {pair!r}", code=USAGE)
         if any("\ud800" <= sign <= "\udfff" for sign in pair):
             raise Failed(f"a field of the config is written in UTF-8; {pair!r} is not", code=USAGE)
@@ -297,11 +297,26 @@ def _print_config(
     topic: str, config: TopicConfig, what: str, asked: Mapping[str, Any], *, as_json: bool
 ) -> None:
     tell_moved(asked, config.echo(), lambda field: f"config.{field}")
+    for idle in _idle(topic, config, asked):
+        say(idle, "topics: ")
     if as_json:
         _print_json({"topic": topic, "config": config.echo()})
         return
     changed = ", ".join(f"{name}={config_value(value)}" for name, value in _changed(config).items())
     click.echo(f"{topic}: {what} ({changed})")
+
+
+def _idle(topic: str, config: TopicConfig, asked: Mapping[str, Any]) -> Iterator[str]:
+    """What was given, was taken, and does nothing as the topic is."""
+    from topics.kernel.config import QUEUE_FIELDS, TopicType
+
+    if config.type is not TopicType.QUEUE:
+        if of_queues := ", ".join(name for name in asked if name in QUEUE_FIELDS and asked[name]):
+            yield f"{topic} is a log, so {of_queues} does nothing; a queue is made with type=queue, under another name"
+    elif config.max_deliveries and config.dead_letter is None and asked.get("max_deliveries"):
+        yield f"{topic}: max_deliveries gives up no job as long as no dead_letter names the topic for it"
+    elif config.dead_letter is not None and not config.max_deliveries and asked.get("dead_letter"):
+        yield f"{topic}: nothing comes to {config.dead_letter} by itself as long as max_deliveries is 0: no limit"
 
 
 def _changed(config: TopicConfig) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from topics.cli.completion.types import ROUTER, TOPIC
-from topics.cli.core.failure import USAGE, Failed
+from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.group import Group
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.terminal import json_line, print_table
@@ -75,6 +75,11 @@ def put(
             allow_cycle=allow_cycle, guarantee="exactly_once" if exactly_once else "at_least_once",
         )  # fmt: skip
     _print_one(made, as_json=as_json)
+    if made.cursor and not made.forwarded_total and not as_json:
+        say(
+            f"{source} has records up to seq {made.cursor} already: they are not copied, what comes behind is",
+            "topics: ",
+        )
 
 
 @router.command()

@@ -26,6 +26,9 @@ _WHY = {
     "restart": "ephemeral, and the process restarted",
     "source_trim": "lost in the router's source, or longer than this topic's max_record_bytes",
 }
+_REACHES_FURTHER = frozenset(
+    {Reason.CAP, Reason.TTL}
+)  # over what had been deleted or had expired by itself, too
 
 
 def on_one_line(text: bytes) -> bytes:
@@ -86,6 +89,8 @@ def gap_text(gap: Gap, asked: int = 0) -> str:
         anew = f"{where} is not of this topic as it is now, which is read from its beginning"
         return f"\u2205 [recreated] {anew}; {left}"
     why = _WHY[gap.reason.value]
+    if gap.missed_estimate > 1 and gap.reason in _REACHES_FURTHER:
+        why += ", or gone before"
     return f"\u2205 LOST {gone} [{gap.reason.value}] {counted(gap.missed_estimate, 'record')}: {why}"
 
 

@@ -17,6 +17,7 @@ SIZES: Final = {
 }  # fmt: skip
 _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 _DIGITS_MAX: Final = 40
+_YEAR_DIGITS: Final = 4
 DURATION_FORM: Final = "a number with ms, s, m, h, d or w, as in 5m"
 SIZE_FORM: Final = "a number of bytes, or one with KB, MB, GB, KiB, MiB or GiB"
 MOMENT_FORM: Final = (
@@ -37,6 +38,8 @@ def parse_size(text: str) -> int:
 def parse_moment(text: str) -> int:
     """Milliseconds since the epoch. Raises ValueError, saying the form."""
     if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX:
+        if len(text) == _YEAR_DIGITS:  # nobody means the first ten seconds of 1970
+            raise ValueError(f"{text!r} is not {MOMENT_FORM}; for the year: {text}-01-01")
         return int(text)
     try:
         moment = datetime.fromisoformat(text)

@@ -3,7 +3,7 @@ import { beginning, button, data, el, emptyRow, period, put, renew, row, table, 
 import { call, poll } from "./api.mjs"
 
 const LIST_MS = 3000, PAGE_SIZE = 100
-const COLUMNS = [["Schedule", "name"], ["Topic", "name"], ["When"], ["Last", "wide"], ["Next"], ["Missed", "wide"], ["Record", "fill wide"]]
+const COLUMNS = [["Schedule", "name"], ["Topic", "name"], ["When"], ["Last", "wide"], ["Next"], ["If missed", "wide"], ["Record", "fill wide"]]
 
 export function schedules() {
   const body = el("tbody"), pages = el("p", { class: "buttons" })
