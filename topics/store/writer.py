@@ -335,7 +335,7 @@ class ShardWriter:
         On a low disk, what deletes, watermarks, raises and marks need is reserved all the same. That of the segments
         counts, too: without room there no checkpoint gives any space back.
         """
-        size = self.wal.wanted_reserve(needed)
+        size = self.wal.wanted_reserve(needed, self._free.log - self._min_free_bytes)
         self.shortage = self._too_little(self._free, size or 0)
         self.disk_low = self.shortage is not None
         self._tell_space()

@@ -15,8 +15,10 @@ from topics.host.checkpoint.checkpointer import AGAIN_MS, LOW_MS
 from topics.host.checkpoint.reclaim import ROOM_AGAIN_MS
 from topics.host.cold.ownership import Whose, whose
 from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
+from topics.host.directory.layout import wal_path
 from topics.host.segments.appending import append_pieces
 from topics.kernel.errors import Code, Fatal, Rejected
+from topics.kernel.limits import WAL_FILE_GROWTH
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
@@ -268,10 +270,32 @@ def test_a_rewrite_on_a_disk_that_others_fill_meanwhile_gives_its_room_back(op):
     assert scene.read("t") == read
 
 
+def test_where_a_large_log_file_does_not_fit_a_smaller_one_does_and_they_grow_again_with_the_room():
+    """A write was refused for the room of a next file that it did not need."""
+    scene = scene_with()
+    put(scene, 30)
+    largest, wal = SMALL.wal_file_max, scene.opened.writers[0].wal
+    scene.disk.free = MIN_FREE + largest - 1
+    sizes = set()
+    for _ in range(24):  # into the present file, the one that is reserved, and a smaller one
+        put(scene, 1)
+        sizes.add(scene.disk.size(wal_path(wal.file)))
+    assert sizes == {largest, largest // WAL_FILE_GROWTH}
+    with pytest.raises(Rejected, match="4096 beside it"):
+        for _ in range(10):
+            put(scene, 1)
+    scene.disk.free = 100 * largest
+    assert scene.opened.writers[0].keep_reserve()
+    for _ in range(24):
+        put(scene, 1)
+    assert scene.disk.size(wal_path(wal.file)) == largest
+    assert len(scene.read("t")) == scene.engine.catalog.find("t").head_seq
+
+
 def test_a_round_that_was_refused_leaves_a_minute_to_other_work_and_a_low_disk_asks_for_rounds_soon():
     scene = scene_with(checkpoint_interval_ms=0)
     scene.create("t", durability="fsync")
-    scene.disk.free = 33_000
+    scene.disk.free = 30000
     fill(scene)
     checkpointer = scene.opened.checkpointer
     assert not checkpointer.is_due()

@@ -163,11 +163,16 @@ class WalFile:
     def lacks_reserve(self) -> bool:
         return self._reserved == 0
 
-    def wanted_reserve(self, needed: int = 0) -> int | None:
-        """Size the next file should be reserved with now; None if the reserve is good. `needed`: of one write."""
+    def wanted_reserve(self, needed: int = 0, free: int | None = None) -> int | None:
+        """Size the next file should be reserved with now; None if the reserve is good. `needed`: of one write. `free`:
+        bytes that it may take; where it would be larger, it is as much smaller as a file before it, down to the first.
+        """
         first, largest = self._limits.wal_file_first, self._limits.wal_file_max
         size = min(max(self._size * WAL_FILE_GROWTH, first), largest)
-        size = max(size, needed + HEADER_SIZE + 2 * MARK_SIZE)
+        least = max(min(first, size), needed + HEADER_SIZE + 2 * MARK_SIZE)
+        size = max(size, least)
+        while free is not None and size > max(free, least):
+            size = max(size // WAL_FILE_GROWTH, least)
         return None if self._reserved >= size else size
 
     def least_reserve(self) -> int | None:
