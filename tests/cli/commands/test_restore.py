@@ -199,6 +199,18 @@ def test_why_tells_of_what_a_restore_left_out_whatever_has_its_seq_now(call: Cal
     assert "so a topic that was created in between is gone" in later.err
 
 
+def test_what_is_restored_is_as_old_as_the_backup_at_most_whatever_was_written_last(call: Call) -> None:
+    with topics.open("data") as store:
+        store.create("t")
+        store.backup("nightly")
+        store.topic("t").put(1)
+    assert call("restore", "nightly", "again", "--archive", "data", "--to-seq", "t=0").code == 0
+
+    restored = read_restored(ReadOnlyDisk("again"))
+    assert restored is not None
+    assert restored.as_of == json.loads(pathlib.Path("nightly/BACKUP.json").read_bytes())["ts"]
+
+
 def test_a_damaged_note_of_a_restore_is_told_by_fsck_and_believed_by_nobody(call: Call) -> None:
     with topics.open("data") as store:
         store.create("t").put(1)
