@@ -64,6 +64,12 @@ def test_help_is_a_word_for_the_option(call: Call, typed: str) -> None:
     assert one_line(call("help", "pt")) == one_line(call("pt"))
 
 
+@pytest.mark.parametrize("behind", ["--until-empty -- touch made", "--node"])
+def test_help_before_a_whole_command_line_runs_nothing_of_it(call: Call, behind: str) -> None:
+    assert call("help", "work", "mail", *behind.split()) == call("work", "--help")
+    assert not pathlib.Path("made").exists()
+
+
 def test_a_place_in_a_topic_that_is_called_otherwise_elsewhere_is_named(call: Call) -> None:
     for typed in ("consumer set t c --seq x", "get t --offset 3", "tail t --from-seq=3"):
         answer = call(*typed.split())

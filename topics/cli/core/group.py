@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final
 
 import click
@@ -34,10 +35,12 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
         known = self.list_commands(ctx)
         if args[0] == "help" and not ctx.resilient_parsing:
-            if not args[1:]:
+            # No option and no `--` may stand before ours: it would be a value, or an argument of what `work` runs.
+            words = list(takewhile(lambda word: not word.startswith("-"), args[1:]))
+            if not words:
                 click.echo(ctx.get_help())
                 ctx.exit()
-            args = [*args[1:], "--help"]
+            args = [*words, "--help"]
         if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
             word, rest = args[0], ""
             if ctx.parent is not None:  # of a group there are few: all are named
