@@ -274,6 +274,12 @@ class TestRefusingToStart:
         assert f"data is in use by process {owner.pid}" in line
         assert owner.ask("GET", "/v0/ready")[0] == 200
 
+    def test_the_file_with_the_port_of_who_owns_the_directory_stays(self, start, tmp_path):
+        owner = start("--data", "data", "--port-file", "port").ready()
+        self.refused(start("--data", "data", "--port-file", "port"))
+
+        assert (tmp_path / "port").read_text() == f"{owner.port}\n"
+
     def test_a_foreign_directory_is_not_touched(self, start, tmp_path):
         (tmp_path / "data").mkdir()
         (tmp_path / "data" / "letter.txt").write_text("dear")

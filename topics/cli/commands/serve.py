@@ -106,6 +106,7 @@ def serve(
     server_settings, options = settings.server(), settings.options()  # refused before anything is touched
     if not memory:
         check_cold_dir(options, settings.data)
+    claim = _claim(settings, memory=memory)  # first: the file may be that of whoever has the directory
     target = Path(port_file) if port_file is not None else None
     if target is not None:
         _forget_port(target)
@@ -126,7 +127,7 @@ def serve(
     if while_stdin:
         threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
     try:
-        run(server_settings, options, _claim(settings, memory=memory), told)
+        run(server_settings, options, claim, told)
     except CannotListen as error:
         raise Failed(str(error)) from error
 
