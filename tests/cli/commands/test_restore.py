@@ -143,11 +143,8 @@ def test_what_a_restore_to_a_moment_leaves_out_is_no_loss(call: Call, goal: str)
             store.topic("disk").put(4)
         expected = sum(record.ts <= moment for record in store.topic("disk").records())
         expected = expected if goal == "--to-time" else 4
-        last_kept = max(
-            one.ts
-            for one in (*store.topic("disk").records(), *store.topic("fsync").records())
-            if one.seq <= 4
-        )
+        topics_there = [store.topic(name) for name in ("disk", "fsync", "memory")]
+        last_kept = max(one.ts for topic in topics_there for one in topic.records() if one.seq <= 4)
     reached = ("--to-time", str(moment)) if goal == "--to-time" else ("--to-seq", "disk=4")
     done = call("restore", "nightly", "again", "--archive", "data", *reached)
     assert done.code == 0, done.err
