@@ -64,6 +64,7 @@ def test_with_auth_off_there_are_no_caps():
     for _ in range(3):
         anybody.begin_request(0.0)
         anybody.begin_stream()
+    assert (anybody.requests, anybody.streams) == (3, 3)
 
 
 @pytest.mark.rule("H11.17")
@@ -91,6 +92,7 @@ def test_zero_is_no_cap():
     for _ in range(2000):
         one.begin_request(0.0)
         one.begin_stream()
+    assert (one.requests, one.streams) == (2000, 2000)
 
 
 def test_a_scope_that_is_missing_is_named():

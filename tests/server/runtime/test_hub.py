@@ -79,13 +79,21 @@ class Follows:
     def end(self): ...
 
 
-async def test_of_very_many_followers_some_are_told_at_once_and_the_others_by_and_by():
-    hub, many = Hub(), [Follows() for _ in range(3 * SLICE)]
+@asynccontextmanager
+async def followed_by(count):
+    """A hub that tells by slices, and who follows it."""
+    hub, many = Hub(), [Follows() for _ in range(count)]
     for one in many:
         hub.follow(one)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hub.run)
         await trio.testing.wait_all_tasks_blocked()
+        yield hub, many
+        nursery.cancel_scope.cancel()
+
+
+async def test_of_very_many_followers_some_are_told_at_once_and_the_others_by_and_by():
+    async with followed_by(3 * SLICE) as (hub, many):
         hub.tell({"a": News.RECORDS})
         told = [one for one in many if one.news]
         assert len(told) == SLICE
@@ -105,24 +113,17 @@ async def test_of_very_many_followers_some_are_told_at_once_and_the_others_by_an
         hub.tell({"a": News.FLOORS})
         await trio.testing.wait_all_tasks_blocked()
         assert len({one.news[-1] for one in many[:-1]}) == 2
-        nursery.cancel_scope.cancel()
 
 
 async def test_whose_turn_comes_after_more_has_come_is_given_nothing_that_was_found_before():
     """A record may be evicted by the next one, or the topic be deleted: no news of floors comes then."""
-    hub, many = Hub(), [Follows() for _ in range(2 * SLICE)]
-    for one in many:
-        hub.follow(one)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(hub.run)
-        await trio.testing.wait_all_tasks_blocked()
+    async with followed_by(2 * SLICE) as (hub, many):
         hub.tell({"a": News.RECORDS})
         old = many[0].news[0]
         hub.tell({"a": News.RECORDS})
         await trio.testing.wait_all_tasks_blocked()
         assert [one.news.count(old) for one in many] == [1] * SLICE + [0] * SLICE
         assert len({one.news[-1] for one in many}) == 1
-        nursery.cancel_scope.cancel()
 
 
 class Telling:
