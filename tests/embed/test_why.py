@@ -14,7 +14,7 @@ from topics.audit.why.asking import why as why_by_files
 from topics.audit.why.asking import why_range as range_by_files
 from topics.codec.why import Why
 from topics.embed.store import Store
-from topics.host.directory.restored import RESTORED_FILE, note_of_restore, write_restored
+from topics.host.directory.restored import RESTORED_FILE, RestoreNote, write_restored
 from topics.host.system.readonly import ReadOnlyDisk
 from topics.kernel.errors import Code, Corrupt
 from topics.simulation.machine import open_simulated
@@ -122,7 +122,7 @@ def test_that_a_topic_is_not_there_is_told_without_what_cannot_be_read() -> None
     port = BadDisk(disk)
     opened = open_simulated(disk, ManualClock(), SeededEntropy(1), StoreOptions(min_free_bytes=0), port=port)
     with Store(opened, port, housekeeping=False) as store:  # type: ignore[arg-type]  # a disk by its methods
-        write_restored(disk, note_of_restore(ts=2, as_of=1, heads={}))
+        write_restored(disk, RestoreNote.of(ts=2, as_of=1, heads={}))
         for port.bad, said in (
             (False, "so a topic that was created in between is gone$"),
             (True, "^there is no topic 't'$"),

@@ -32,7 +32,7 @@ from topics.host.backup.destination import Destination, make_parents, why_unwrit
 from topics.host.backup.verifying import read_manifest, refuse_links
 from topics.host.directory.layout import CURRENT_FILE, hint, read_format, shard_dir, wal_path
 from topics.host.directory.readstate import read_state
-from topics.host.directory.restored import note_of_restore, write_restored
+from topics.host.directory.restored import RestoreNote, write_restored
 from topics.host.system.clock import SystemClock
 from topics.host.wal.cutting import Cut, Cuts, Goal, end_of, find_cuts, keeps_end, last_change
 from topics.host.wal.logchain import Chain, ChainFile, Chains, chains_behind
@@ -252,7 +252,7 @@ def _recovered(
 def note_restore(disk: Disk, found: Recovered, *, ts: int, as_of: int) -> None:
     """Leave in the directory how far it went (`host.directory.restored`). Raises OSError."""
     heads = {topic.topic_id: topic.head_seq for topic in found.catalog.topics.values()}
-    write_restored(disk, note_of_restore(ts=ts, as_of=as_of, heads=heads))
+    write_restored(disk, RestoreNote.of(ts=ts, as_of=as_of, heads=heads))
 
 
 def _shut_down(opened: Opened) -> None:

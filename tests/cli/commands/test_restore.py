@@ -10,7 +10,8 @@ import pytest
 import topics
 from tests.cli.conftest import Call
 from topics.host.directory.layout import with_sum
-from topics.host.directory.restored import read_restored
+from topics.host.directory.restored import RestoreNote, read_restored, write_restored
+from topics.host.system.disk import OsDisk
 from topics.host.system.readonly import ReadOnlyDisk
 from topics.host.wal.archive import ArchiveRules
 from topics.store.opened import StoreOptions
@@ -219,9 +220,12 @@ def test_a_damaged_note_of_a_restore_is_told_by_fsck_and_believed_by_nobody(call
     for at in range(len(whole)):
         note.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         assert read_restored(ReadOnlyDisk("again")) is None
-    for forged in ({"ts": 1 << 60}, {"as_of": -1}, {"heads": {"0000000000000001": "1"}}, {"heads": []}):
+    for forged in ({"as_of": "1"}, {"heads": {"0000000000000001": "1"}}, {"heads": []}):
         note.write_bytes(with_sum({"ts": 2, "as_of": 1, "heads": {}} | forged))
         assert read_restored(ReadOnlyDisk("again")) is None
     assert b"restored: it is damaged" in (told := call("fsck", "again")).out
     assert told.code == 0
     assert b"never put" in call("why", "t", "2", "--data", "again").out
+
+    write_restored(OsDisk("again"), RestoreNote.of(ts=1 << 70, as_of=-1, heads={1: 0}))
+    assert b"restored at 1180591620717411303424 ms to" in call("why", "t", "1", "--data", "again").out

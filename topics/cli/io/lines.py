@@ -26,9 +26,8 @@ _WHY = {
     "restart": "ephemeral, and the process restarted",
     "source_trim": "lost in the router's source, or longer than this topic's max_record_bytes",
 }
-_REACHES_FURTHER = frozenset(
-    {Reason.CAP, Reason.TTL}
-)  # over what had been deleted or had expired by itself, too
+# Their tombstone reaches over what had been deleted or had expired by itself, too (semantics 4).
+_REACHES_FURTHER = frozenset({Reason.CAP, Reason.TTL})
 
 
 def on_one_line(text: bytes) -> bytes:

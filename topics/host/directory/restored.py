@@ -6,7 +6,8 @@ given again. So whoever is asked what became of a record looks here, too.
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Mapping
+from typing import Final, Self
 
 import msgspec
 
@@ -16,10 +17,6 @@ from topics.host.system.temporary import write_file
 from topics.kernel.ports import Disk
 
 RESTORED_FILE: Final = "RESTORED"
-_Moment = Annotated[
-    int, msgspec.Meta(ge=0, le=253_402_300_799_999)
-]  # up to the year 9999, which can be written
-_Head = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class RestoreNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,19 +24,18 @@ class RestoreNote(msgspec.Struct, frozen=True, kw_only=True):
     in 16 hex digits.
     """
 
-    ts: _Moment
-    as_of: _Moment
-    heads: dict[str, _Head]
+    ts: int
+    as_of: int
+    heads: dict[str, int]
+
+    @classmethod
+    def of(cls, *, ts: int, as_of: int, heads: Mapping[int, int]) -> Self:
+        named = {_name_of(topic_id): head for topic_id, head in sorted(heads.items())}
+        return cls(ts=ts, as_of=as_of, heads=named)
 
     def head_of(self, topic_id: int) -> int | None:
         """None of a topic that was made later."""
         return self.heads.get(_name_of(topic_id))
-
-
-def note_of_restore(*, ts: int, as_of: int, heads: dict[int, int]) -> RestoreNote:
-    return RestoreNote(
-        ts=ts, as_of=as_of, heads={_name_of(topic_id): head for topic_id, head in sorted(heads.items())}
-    )
 
 
 def write_restored(disk: Disk, note: RestoreNote) -> None:

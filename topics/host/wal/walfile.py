@@ -165,7 +165,8 @@ class WalFile:
 
     def wanted_reserve(self, needed: int = 0, free: int | None = None) -> int | None:
         """Size the next file should be reserved with now; None if the reserve is good. `needed`: of one write. `free`:
-        bytes that it may take; where it would be larger, it is as much smaller as a file before it, down to the first.
+        bytes that it may take. Where it does not fit it is a step of growth smaller, or more of them, but no smaller
+        than the first file (decision 141).
         """
         first, largest = self._limits.wal_file_first, self._limits.wal_file_max
         size = min(max(self._size * WAL_FILE_GROWTH, first), largest)
