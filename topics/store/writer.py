@@ -102,7 +102,7 @@ class ShardWriter:
     @property
     def wants_keeper(self) -> bool:
         """True if a mark will be due once the shard rests, or the next file is to be reserved."""
-        return self.wal.mark_due or (self.wal.lacks_reserve and not self.disk_low)
+        return self.wal.mark_due or (not self.wal.reserved_bytes and not self.disk_low)
 
     @property
     def wants_mark(self) -> bool:
@@ -336,13 +336,14 @@ class ShardWriter:
         counts, too: without room there no checkpoint gives any space back.
         """
         size = self.wal.wanted_reserve(needed, self._free.log - self._min_free_bytes)
-        self.shortage = self._too_little(self._free, size or 0)
+        reserved = self.wal.reserved_bytes  # the disk counts them as taken
+        self.shortage = self._too_little(self._free, size - reserved if size else 0)
         self.disk_low = self.shortage is not None
         self._tell_space()
         if not self.disk_low:
             return size
         least = self.wal.least_reserve()
-        return least if least is not None and least <= self._free.log else None
+        return least if least is not None and least - reserved <= self._free.log else None
 
     def _settle_next_file(self) -> None:
         self.next_file_changes = False
@@ -356,14 +357,14 @@ class ShardWriter:
             room = min(room, self.engine.limits.wal_reserve)
         self.engine.space(self.shard, room, self.shortage)
 
-    def _too_little(self, free: Free, size: int) -> Shortage | None:
-        """What lacks for a next file of `size` bytes, and beside it."""
+    def _too_little(self, free: Free, more: int) -> Shortage | None:
+        """What lacks for a next file that takes `more` bytes, and beside it."""
         floor = self._min_free_bytes
-        if free.log < floor + size:
-            folder, found, needed = self.wal.directory, free.log, floor + size
+        if free.log < floor + more:
+            folder, found, needed = self.wal.directory, free.log, floor + more
             what = (
-                f"{size} for the next log file, and min_free_bytes {floor} beside it"
-                if size
+                f"{more} for the next log file, and min_free_bytes {floor} beside it"
+                if more
                 else "min_free_bytes"
             )
             how = "free some, or lower min_free_bytes or wal_file_max"

@@ -292,6 +292,23 @@ def test_where_a_large_log_file_does_not_fit_a_smaller_one_does_and_they_grow_ag
     assert len(scene.read("t")) == scene.engine.catalog.find("t").head_seq
 
 
+def test_a_reserved_file_is_made_larger_for_a_write_where_there_is_room_for_the_difference():
+    """Room for all of the file was asked for, as if none of it were there."""
+    scene = scene_with()
+    put(scene, 10)
+    writer, wal, room = scene.opened.writers[0], scene.opened.writers[0].wal, 600
+    begun = wal.file
+    scene.disk.free = MIN_FREE + SMALL.wal_file_first + room
+    while wal.file == begun:  # then the next one is of the first size
+        put(scene, 1)
+    assert (wal.reserved_bytes, scene.disk.free) == (SMALL.wal_file_first, MIN_FREE + room)
+    assert writer.keep_reserve(SMALL.wal_file_first)
+    assert wal.reserved_bytes > SMALL.wal_file_first
+    left = scene.disk.free - MIN_FREE
+    assert not writer.keep_reserve(SMALL.wal_file_first + left + 1)
+    assert f"({left + 1} for the next log file, and" in writer.shortage.message
+
+
 def test_a_round_that_was_refused_leaves_a_minute_to_other_work_and_a_low_disk_asks_for_rounds_soon():
     scene = scene_with(checkpoint_interval_ms=0)
     scene.create("t", durability="fsync")

@@ -160,19 +160,20 @@ class WalFile:
         return max(here, there, 0)
 
     @property
-    def lacks_reserve(self) -> bool:
-        return self._reserved == 0
+    def reserved_bytes(self) -> int:
+        """Of the next file; 0 if there is none."""
+        return self._reserved
 
     def wanted_reserve(self, needed: int = 0, free: int | None = None) -> int | None:
         """Size the next file should be reserved with now; None if the reserve is good. `needed`: of one write. `free`:
-        bytes that it may take. Where it does not fit it is a step of growth smaller, or more of them, but no smaller
-        than the first file (decision 141).
+        bytes that it may take beside those it has. Where it does not fit it is a step of growth smaller, or more of
+        them, but no smaller than the first file (decision 141).
         """
         first, largest = self._limits.wal_file_first, self._limits.wal_file_max
         size = min(max(self._size * WAL_FILE_GROWTH, first), largest)
         least = max(min(first, size), needed + HEADER_SIZE + 2 * MARK_SIZE)
         size = max(size, least)
-        while free is not None and size > max(free, least):
+        while free is not None and size > max(free + self._reserved, least):
             size = max(size // WAL_FILE_GROWTH, least)
         return None if self._reserved >= size else size
 
