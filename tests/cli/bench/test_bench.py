@@ -132,6 +132,18 @@ def test_a_peer_that_is_installed_does_all_it_can(name, tmp_path):
 
 
 @pytest.mark.rule("O2.11")
+def test_a_round_that_is_over_before_it_began_has_one_sample_of_each(tmp_path):
+    """A slow machine took the whole of a short round for its first answer, and a median of nothing was asked for."""
+    peer = PEERS["SQLite, FULL"]
+    result = measure(
+        [peer], WORKLOADS, rounds=1, seconds=0.0, payloads=payloads(200, seed=1), home=tmp_path, tell=lambda _: None
+    )  # fmt: skip
+
+    assert result.notes == []
+    assert [key for _, key in result.cells] == expected_of(peer)
+
+
+@pytest.mark.rule("O2.11")
 def test_peers_that_are_not_installed_are_said(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", "/nowhere")
     names = ["Redis Streams, always", "SQLite, FULL", "beanstalkd, -f 0"]

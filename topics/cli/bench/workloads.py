@@ -94,7 +94,7 @@ def read(running: Running, seconds: float) -> Sample:
             reader.answer()
         deadline = time.perf_counter() + seconds
         with sample.counted(running):
-            while (begun := time.perf_counter()) < deadline:
+            while (begun := time.perf_counter()) < deadline or not sample.latencies:
                 reader.read(PAGE)
                 if found := reader.answer():
                     sample.records += found
@@ -139,7 +139,7 @@ def deliver_live(watchers: int, running: Running, seconds: float) -> Sample:
         _deliver(producer, watching, selector, rest_s)
         deadline = time.perf_counter() + seconds
         with sample.counted(running):
-            while time.perf_counter() < deadline:
+            while time.perf_counter() < deadline or not sample.latencies:
                 sample.latencies += _deliver(producer, watching, selector, rest_s)
     sample.records = len(sample.latencies)
     return sample
@@ -221,13 +221,13 @@ def _loop_one(producer: Connection, count: int, deadline: float) -> list[float]:
 
 
 def _loop_sockets(producers: Sequence[Connection], count: int, deadline: float) -> list[float]:
-    latencies, now, begun = [], time.perf_counter(), {}
+    latencies, now, begun = list[float](), time.perf_counter(), dict[int, float]()
     with selectors.DefaultSelector() as selector:
         for producer in producers:
             selector.register(producer, selectors.EVENT_READ)
             begun[producer.fileno()] = time.perf_counter()
             producer.put(count)
-        while now < deadline:
+        while now < deadline or not latencies:
             for key, producer in _ready(selector):
                 _expect(producer, count)
                 now = time.perf_counter()
