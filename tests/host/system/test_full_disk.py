@@ -309,6 +309,19 @@ def test_a_reserved_file_is_made_larger_for_a_write_where_there_is_room_for_the_
     assert f"({left + 1} for the next log file, and" in writer.shortage.message
 
 
+def test_the_reserve_of_deletes_is_made_whole_on_a_low_disk_that_has_room_for_the_difference():
+    first = SMALL.wal_file_first
+    scene = Scene(limits=attrs.evolve(SMALL, wal_reserve=first), segments=TEN)
+    scene.disk.free = MIN_FREE + 3 * first
+    scene.open()
+    wal = scene.opened.writers[0].wal
+    assert wal.reserved_bytes == first  # of which the header and the marks are no room
+    assert wal.room() < first
+    scene.disk.free = first // 2
+    assert scene.opened.writers[0].keep_reserve()
+    assert wal.room() == first
+
+
 def test_a_round_that_was_refused_leaves_a_minute_to_other_work_and_a_low_disk_asks_for_rounds_soon():
     scene = scene_with(checkpoint_interval_ms=0)
     scene.create("t", durability="fsync")
