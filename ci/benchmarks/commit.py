@@ -26,7 +26,8 @@ from typing import Any
 
 import topics
 from ci.benchmarks.figure import Figure, Setting, median_figure, quantile
-from ci.benchmarks.payload import BATCH, BESIDE, PAYLOAD_BYTES, mappings, raws, texts
+from ci.benchmarks.payload import BATCH, BESIDE, mappings, raws, texts
+from topics.cli.bench.payload import PAYLOAD_BYTES
 from topics.codec.log.frame import FRAME_OVERHEAD
 
 CLASSES = {"fsync": "FULL", "disk": "NORMAL"}

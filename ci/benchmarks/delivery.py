@@ -14,7 +14,7 @@ from pathlib import Path
 
 import topics
 from ci.benchmarks.figure import Figure, Setting, median_figure
-from ci.benchmarks.load import topic_name
+from ci.benchmarks.load import Result, topic_name
 from ci.benchmarks.pressed_watchers import Band, Pressed, PressedPlan
 from ci.benchmarks.served import load, serve, topics_serve
 from ci.benchmarks.turns import Turn, ratios, take_turns, turn_of
@@ -89,7 +89,7 @@ def beside_stuck(setting: Setting) -> Iterator[Figure]:
             port=server.port, pid=server.pid, watchers=crowd, filled=filled, pairs=setting.runs, warm=3,
             writes=setting.count(20, 3),
         )  # fmt: skip
-        pairs = load(plan, module=_GENERATOR, result=Pairs)
+        pairs = load(plan, Pairs, _GENERATOR)
     for number, (part, must) in enumerate(BESIDE_STUCK.items()):
         alone, beside = ([one[number] / 1000 for one in side] for side in (pairs.alone, pairs.beside))
         made_of = f"{statistics.median(beside):.1f} and {statistics.median(alone):.1f} ms, {crowd} watchers"
@@ -111,7 +111,7 @@ def under_pressure(setting: Setting) -> Iterator[Figure]:
                 size=setting.count(20, 1),
                 seconds=0.5 if setting.quick else PRESSED_S,
             )
-            found.append(load(plan, module="ci.benchmarks.pressed_watchers", result=Pressed))
+            found.append(load(plan, Pressed, "ci.benchmarks.pressed_watchers"))
     tops, lowest = ([one.bands[name] for one in found] for name in ("top", "below"))
     pressure, busy = max(one.pressure for one in found), statistics.median(one.server_busy for one in found)
     yield median_figure(
@@ -165,7 +165,7 @@ def _peer_watched(setting: Setting, peer: str, watchers: int) -> Callable[[Path]
 def _turn(setting: Setting, *, port: int, pid: int, watchers: int, side: str = "topics") -> Turn:
     writes = setting.count(60 if watchers > 1 else 200, 3)
     plan = WatchPlan(port=port, pid=pid, watchers=watchers, side=side, warm=3, writes=writes)
-    return turn_of(load(plan, module=_GENERATOR), 1)
+    return turn_of(load(plan, Result, _GENERATOR), 1)
 
 
 def idle(setting: Setting) -> Iterator[Figure]:
@@ -186,7 +186,7 @@ def idle(setting: Setting) -> Iterator[Figure]:
                     topics=count // watchers,
                     idle_s=idle_s,
                 )
-                found.append(load(plan, module=_GENERATOR, result=Idle))
+                found.append(load(plan, Idle, _GENERATOR))
     beside = f"{watchers} watchers of {count // watchers} topics each, over {count} topics, nothing written"
     yield median_figure(
         "B12 CPU of idle watchers, of a core", [one.cpu_s / one.seconds * 100 for one in found], "%", must=1.0,

@@ -98,12 +98,12 @@ class Commit:
 
     async def keep(self) -> None:
         """The next file is reserved beside the writing; marks and heads at rest are the shard's and the end's."""
-        while True:
-            await trio.sleep(KEEPING_S)
-            if self._shard.writer.wal.lacks_reserve and not self._shard.writer.next_file_changes:
-                await self._shard.reserve()
-            self._engine.tick()
-            self._shard.ring()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._shard.keep_reserve)
+            while True:
+                await trio.sleep(KEEPING_S)
+                self._engine.tick()
+                self._shard.ring()
 
     def close(self) -> None:
         self._shard.close()

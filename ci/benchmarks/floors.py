@@ -12,7 +12,8 @@ import msgspec
 import xxhash
 
 from ci.benchmarks.figure import Figure, Setting, cpu_of, median_figure
-from ci.benchmarks.payload import BATCH, PAYLOAD_BYTES, texts
+from ci.benchmarks.payload import BATCH, texts
+from topics.cli.bench.payload import PAYLOAD_BYTES
 from topics.codec.log.frame import FRAME_OVERHEAD
 
 SIZES = (256, 24_600, 65_536)

@@ -25,11 +25,12 @@ import topics
 from ci.benchmarks.figure import Figure, Setting, median_figure
 from ci.benchmarks.load import topic_name
 from ci.benchmarks.paging import CONNECTIONS, LIMIT, read, write
-from ci.benchmarks.payload import BATCH, PAYLOAD_BYTES, raws, texts
+from ci.benchmarks.payload import BATCH, raws, texts
 from ci.benchmarks.recovery import kill_writer, open_again
 from ci.benchmarks.served import Server, serve, topics_serve
 from ci.benchmarks.serving import BATCHED
 from ci.benchmarks.turns import Turn, loaded, take_turns
+from topics.cli.bench.payload import PAYLOAD_BYTES
 
 RATIO_MAX: Final = 1.2
 TOPICS: Final = {10: "10", 100: "100", 1000: "1000"}
@@ -142,7 +143,7 @@ def _costs(turns: Mapping[int, Sequence[Turn]]) -> Costs:
 
 def _recovery(setting: Setting, sizes: Mapping[int, str]) -> Costs:
     def turn(_: Path, home: Path, count: int) -> float:
-        _, _, cpu_s = open_again(home / "killed", home / "wal", count)
+        cpu_s = open_again(home / "killed", home / "wal", count)[2]
         return cpu_s / count * 1e6
 
     with ExitStack() as stack:

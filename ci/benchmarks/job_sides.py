@@ -14,9 +14,8 @@ from pathlib import Path
 
 from websockets.sync.client import connect
 
-from ci.benchmarks.load import HOST
 from ci.benchmarks.served import ask, topics_serve
-from topics.cli.bench.connection import Connection
+from topics.cli.bench.connection import HOST, Connection
 from topics.cli.bench.payload import payloads
 from topics.cli.bench.processes import process_cpu_s
 from topics.cli.bench.systems import QUEUE, Payloads, Running, ours, peers

@@ -14,12 +14,14 @@ from pathlib import Path
 from websockets.sync.client import connect
 
 from ci.benchmarks.figure import Figure, Setting, median_figure, quantile
-from ci.benchmarks.job_sides import PAYLOADS, QUEUE, SYSTEMS, Opened, Sockets, put, sockets, work
-from ci.benchmarks.load import HOST
-from ci.benchmarks.payload import BATCH, PAYLOAD_BYTES
+from ci.benchmarks.job_sides import PAYLOADS, SYSTEMS, Opened, Sockets, put, sockets, work
+from ci.benchmarks.payload import BATCH
 from ci.benchmarks.served import ask, topics_serve
 from ci.benchmarks.turns import take_turns
+from topics.cli.bench.connection import HOST
+from topics.cli.bench.payload import PAYLOAD_BYTES
 from topics.cli.bench.processes import MissingPeer, process_cpu_s
+from topics.cli.bench.systems import QUEUE
 
 SERVED: Mapping[str, Opened] = {
     "topics, WebSocket": sockets,

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ci.benchmarks.figure import Figure, Setting, median_figure
-from ci.benchmarks.load import Plan
-from ci.benchmarks.payload import BATCH, PAYLOAD_BYTES
+from ci.benchmarks.load import Plan, Result
+from ci.benchmarks.payload import BATCH
 from ci.benchmarks.served import Server, load, serve, topics_serve
 from ci.benchmarks.turns import Side, Turn, made_of, plan_of, rate_figure, take_turns, turn_of
+from topics.cli.bench.payload import PAYLOAD_BYTES
 
 LIMIT = 1000
 CONNECTIONS = 4
@@ -60,11 +61,11 @@ def write(setting: Setting, server: Server, pages: int) -> None:
     """Somewhat more than so many pages: a warm-up of that many requests, and next to no time."""
     plan = plan_of(setting, WRITING, port=server.port, pid=server.pid)
     plan.warm, plan.warm_s, plan.seconds = pages * LIMIT // BATCH, 60.0, 0.001
-    load(plan)
+    load(plan, Result)
 
 
 def read(setting: Setting, server: Server, pages: int, *, skip: int = 0) -> Turn:
     """These pages, again and again."""
     plan: Plan = plan_of(setting, READING, port=server.port, pid=server.pid)
     plan.pages, plan.skip = pages, skip
-    return turn_of(load(plan), LIMIT)
+    return turn_of(load(plan, Result), LIMIT)

@@ -22,9 +22,10 @@ from collections.abc import Iterator
 import msgspec
 
 from ci.benchmarks.figure import quantile
-from ci.benchmarks.load import RECEIVE_BYTES, HttpConnection, Unexpected, request
+from ci.benchmarks.load import HttpConnection, request
 from ci.benchmarks.served import ask
 from ci.benchmarks.watched_sides import Topics
+from topics.cli.bench.connection import RECEIVE_BYTES, Unexpected
 from topics.cli.bench.processes import process_cpu_s
 
 LOOK_S = 0.25  # between two looks at pressure

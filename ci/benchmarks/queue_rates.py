@@ -22,10 +22,11 @@ from pathlib import Path
 
 from ci.benchmarks.figure import Figure, Setting, median_figure
 from ci.benchmarks.job_sides import PAYLOADS, SYSTEMS
-from ci.benchmarks.payload import BATCH, PAYLOAD_BYTES
+from ci.benchmarks.payload import BATCH
 from ci.benchmarks.turns import take_turns
 from topics.cli.bench.connection import Connection
 from topics.cli.bench.in_process import Library, QueueCalls, litequeue, persist_queue
+from topics.cli.bench.payload import PAYLOAD_BYTES
 from topics.cli.bench.processes import MissingPeer
 from topics.cli.bench.systems import QUEUE, Running
 

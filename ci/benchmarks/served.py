@@ -16,7 +16,8 @@ from typing import TypeVar
 
 import msgspec
 
-from ci.benchmarks.load import HOST, Result, topic_name
+from ci.benchmarks.load import topic_name
+from topics.cli.bench.connection import HOST
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,8 +166,8 @@ def ask(port: int, method: str, path: str, body: object = None) -> dict[str, obj
         connection.close()
 
 
-def load(plan: msgspec.Struct, module: str = "ci.benchmarks.load", result: type[T] = Result) -> T:  # type: ignore[assignment]  # what a generator says unless told
-    """The generator, in a process of its own."""
+def load(plan: msgspec.Struct, result: type[T], module: str = "ci.benchmarks.load") -> T:
+    """What the generator says, in a process of its own."""
     command = [sys.executable, "-m", module, msgspec.json.encode(plan).decode()]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     if done.returncode:

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ci.benchmarks.figure import FLOOR_CPU_US, Figure, Setting, median_figure
-from ci.benchmarks.payload import BATCH, PAYLOAD_BYTES
+from ci.benchmarks.payload import BATCH
 from ci.benchmarks.turns import Side, Turn, ceiling, loaded, made_of, rate_figure, ratios, take_turns
+from topics.cli.bench.payload import PAYLOAD_BYTES
 
 BATCHED = Side("topics", "disk", "write", BATCH, 16, warm=1200)
 SINGLE = Side("topics", "disk", "write", 1, 16, warm=4000, fill=1000)

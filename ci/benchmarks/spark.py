@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import topics
 from ci.benchmarks.figure import Figure, Setting, median_figure
-from ci.benchmarks.payload import PAYLOAD_BYTES
 from topics.audit.fsck import Options, fsck
 from topics.audit.recovery import wal_tasks
 from topics.audit.scan.rows import WalRow
 from topics.audit.scan.scan import scan_all
+from topics.cli.bench.payload import PAYLOAD_BYTES
 from topics.cli.demo.private_server import PrivateServer
 from topics.codec.log.layout import CHECKSUM_SIZE, FRAME_HEAD, FRAME_LEN_SIZE
 from topics.codec.primitives import U64, checksum

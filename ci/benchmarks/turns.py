@@ -82,7 +82,7 @@ def loaded(setting: Setting, side: Side, **settings: int) -> Callable[[Path], Tu
     def turn(path: Path) -> Turn:
         with serve(side.kind, path / "data", side.durability, topics=side.topics, **settings) as server:
             plan = plan_of(setting, side, port=server.port, pid=server.pid)
-            return turn_of(load(plan), side.batch)
+            return turn_of(load(plan, Result), side.batch)
 
     return turn
 
@@ -138,7 +138,7 @@ def ceiling(setting: Setting, side: Side, *, answer_bytes: int = 200) -> Figure:
         canned(path / "port", request_bytes=size, answer_bytes=answer_bytes) as server,
     ):
         plan.port, plan.pid, plan.answer_bytes = server.port, server.pid, answer_bytes
-        result = load(plan)
+        result = load(plan, Result)
     rate = result.requests / result.seconds
     beside = f"generator {result.busy:.0%} busy: {result.busy / rate * 1e6:.1f} µs of its CPU a request of {size} B"
     return Figure("  the generator's ceiling, canned answers", rate / 1000, "k/s", beside=beside)

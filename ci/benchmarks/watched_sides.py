@@ -11,18 +11,10 @@ import json
 import socket
 from collections.abc import Callable, Mapping
 
-from ci.benchmarks.load import (
-    HOST,
-    RECEIVE_BYTES,
-    HttpConnection,
-    Unexpected,
-    request,
-    topic_name,
-    write_body,
-)
+from ci.benchmarks.load import HttpConnection, request, topic_name, write_body
 from ci.benchmarks.payload import BATCH
 from topics.cli.bench import connection, nats, ours, redis
-from topics.cli.bench.connection import connected
+from topics.cli.bench.connection import HOST, RECEIVE_BYTES, Unexpected, connected
 from topics.cli.bench.payload import sensor_reading
 
 BODIES = [sensor_reading(0).encode()]
@@ -93,8 +85,8 @@ class Topics:
         asking = HttpConnection(self._port, 0).socket
         with asking:
             asking.sendall(request("/v0/watch", json.dumps({"topics": starts}).encode()))
-            begun = json.loads(asking.recv(RECEIVE_BYTES).partition(b"\r\n\r\n")[2])
-        return _GET % begun["stream_url"].encode()
+            url: str = json.loads(asking.recv(RECEIVE_BYTES).partition(b"\r\n\r\n")[2])["stream_url"]
+        return _GET % url.encode()
 
 
 class TopicSockets(ours.Topics):

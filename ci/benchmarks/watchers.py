@@ -19,10 +19,10 @@ from pathlib import Path
 import msgspec
 
 from ci.benchmarks.figure import quantile
-from ci.benchmarks.load import POLL_S, Result, Unexpected, topic_name
+from ci.benchmarks.load import POLL_S, Result, topic_name
 from ci.benchmarks.served import ask
 from ci.benchmarks.watched_sides import SIDES, Topics
-from topics.cli.bench.connection import Connection
+from topics.cli.bench.connection import Connection, Unexpected
 from topics.cli.bench.processes import process_cpu_s
 
 SETTLE_S = 0.004  # for the server to be at rest again, and as much again
