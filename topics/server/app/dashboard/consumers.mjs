@@ -1,7 +1,7 @@
 // Durable consumers: those of one topic with where they stand, and those of all with how far they are behind.
-import { beginning, count, data, el, emptyRow, put, renew, row, table, time } from "./dom.mjs"
-import { poll } from "./api.mjs"
+import { count, data, el, emptyRow, put, row, table, time } from "./dom.mjs"
 import { Figures } from "./figures.mjs"
+import { foundByName } from "./found.mjs"
 
 const FIGURES_MS = 5000
 const HERE = [["Consumer"], ["Read up to", "n"], ["Behind", "n"], ["Moved", "wide"]]
@@ -17,22 +17,11 @@ export function positions() {
 }
 
 export function consumers() {
-  const body = el("tbody"), more = el("p", { class: "quiet" })
-  let prefix = "", found = null
-  const search = beginning("Consumers", (typed) => { prefix = typed; if (found !== null) draw() })
-  const element = el("div", {}, el("h1", { tabindex: "-1" }, "Consumers"), el("p", { class: "bar" }, search), more, table("Consumers by how far they are behind", ALL, body))
-  const start = (signal) => poll(signal, FIGURES_MS, async () => {
-    const figures = await Figures.look(signal)
-    found = figures.all("topics_consumer_lag").toSorted((a, b) => b.value - a.value)
-    put(more, found.length === 0 ? "No consumer keeps a position." : "Those of the topics created first, as the metrics have them; all of a topic are on its page.")
-    draw()
-  })
-
-  function draw() {
-    const shown = found.filter(({ labels }) => labels.consumer.startsWith(prefix))
-    if (shown.length === 0 && prefix) put(body, emptyRow(ALL, "No consumer begins so."))
-    else renew(body, shown.map(({ labels, value }) => [`${labels.topic} ${labels.consumer}`, row(ALL,
-      el("a", { class: "data", href: `#/topics/${encodeURIComponent(labels.topic)}/consumers` }, labels.topic), data(labels.consumer), count(value))]))
+  const look = async (signal) => {
+    const found = (await Figures.look(signal)).all("topics_consumer_lag").toSorted((a, b) => b.value - a.value)
+    const entries = found.map(({ labels: { topic, consumer }, value }) => [consumer, `${topic} ${consumer}`, () => row(ALL,
+      el("a", { class: "data", href: `#/topics/${encodeURIComponent(topic)}/consumers` }, topic), data(consumer), count(value))])
+    return { entries, about: found.length === 0 ? "" : "Those of the topics created first, as the metrics have them; all of a topic are on its page." }
   }
-  return { title: "Consumers", element, start }
+  return foundByName({ title: "Consumers", one: "consumer", caption: "Consumers by how far they are behind", columns: ALL, every_ms: FIGURES_MS, none: "No consumer keeps a position.", look })
 }

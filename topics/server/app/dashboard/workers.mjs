@@ -1,34 +1,23 @@
 // Workers: who holds jobs of which queues, how many, and until when. A server keeps leases, not workers: one that holds
 // nothing is nowhere.
-import { beginning, count, data, el, emptyRow, put, renew, row, table, time } from "./dom.mjs"
-import { call, poll } from "./api.mjs"
+import { count, data, el, row, time } from "./dom.mjs"
+import { call } from "./api.mjs"
 import { Figures } from "./figures.mjs"
+import { foundByName } from "./found.mjs"
 
 const LOOK_MS = 3000, QUEUES_MAX = 20, JOBS_MAX = 250, NAMED_MAX = 5
 const COLUMNS = [["Worker", "name"], ["Queue"], ["Holds", "n"], ["Tried before", "n wide"], ["First runs out"], ["Jobs", "fill wide"]]
 
 export function workers() {
-  const body = el("tbody"), about = el("p", { class: "quiet" })
-  let prefix = "", found = null
-  const search = beginning("Workers", (typed) => { prefix = typed; if (found !== null) draw() })
-  const element = el("div", {}, el("h1", { tabindex: "-1" }, "Workers"), el("p", { class: "bar" }, search), about, table("Workers by what they hold", COLUMNS, body))
-
-  const start = (signal) => poll(signal, LOOK_MS, async () => {
+  const look = async (signal) => {
     const figures = await Figures.look(signal)
     const busy = [...figures.by("topics_queue_in_flight", "topic")].filter(([, held]) => held > 0).sort((a, b) => b[1] - a[1])
     const looked = busy.slice(0, QUEUES_MAX), leases = []
     for (const [queue] of looked) leases.push(...await heldIn(queue, signal))
-    found = [...byWorker(leases)].sort((a, b) => b[1].jobs.length - a[1].jobs.length)
-    draw()
-    put(about, told(busy, looked, leases.length))
-  })
-
-  function draw() {
-    const rows = found.filter(([, { worker }]) => worker.startsWith(prefix))
-    if (rows.length > 0) renew(body, rows.map(([key, one]) => [key, workerRow(one)]))
-    else put(body, emptyRow(COLUMNS, prefix ? "No worker begins so." : "Nobody holds a job."))
+    const found = [...byWorker(leases)].sort((a, b) => b[1].jobs.length - a[1].jobs.length)
+    return { entries: found.map(([key, one]) => [one.worker, key, () => workerRow(one)]), about: told(busy, looked, leases.length) }
   }
-  return { title: "Workers", element, start }
+  return foundByName({ title: "Workers", one: "worker", caption: "Workers by what they hold", columns: COLUMNS, every_ms: LOOK_MS, none: "Nobody holds a job.", look })
 }
 
 async function heldIn(queue, signal) {
