@@ -687,13 +687,22 @@ def test_queues_consumers_and_workers_are_found_by_the_beginning_of_their_name(
         expect(cell).to_have_count(1)
 
 
-def test_the_views_take_two_lines_of_a_phone(browser: Browser, url: str) -> None:
-    with looking(browser, url, viewport=PHONE) as page:
+@pytest.mark.parametrize("width", [320, 390, 700, 720, 1280])
+def test_of_the_header_nothing_is_cut_or_covers_another_part(browser: Browser, url: str, width: int) -> None:
+    with looking(browser, url, "#/server", viewport={"width": width, "height": 700}) as page:
         page.locator("h1").wait_for()
-        header = page.locator("header").bounding_box()
+        boxes = page.evaluate(
+            "[...document.querySelectorAll('header a, header button, h1')].filter((it) => it.checkVisibility())"
+            ".map((it) => { const { left, right, top, bottom } = it.getBoundingClientRect();"
+            " return [it.textContent, left, right, top, bottom] })"
+        )
 
-    assert header is not None
-    assert header["height"] < 90
+    assert len(boxes) >= 10  # eight views, the key's button, the heading
+    for at, (name, left, right, top, bottom) in enumerate(boxes):
+        assert 0 <= left < right <= width, name
+        for other, left_of, right_of, top_of, bottom_of in boxes[:at]:
+            is_apart = right <= left_of or right_of <= left or bottom <= top_of or bottom_of <= top
+            assert is_apart, (name, other)
 
 
 @pytest.mark.rule("O4.1")
