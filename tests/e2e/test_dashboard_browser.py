@@ -413,6 +413,42 @@ def test_a_queue_shows_who_holds_what_and_its_dead_letters_go_back(
         expect(page.get_by_role("row").filter(has_text="mails")).to_contain_text("2")
 
 
+@pytest.mark.rule("O4.4")
+def test_a_button_that_would_do_nothing_says_why_and_keeps_the_focus(
+    browser: Browser, url: str, client: topics.Client
+) -> None:
+    client.create("no-letters")
+    client.create("idle", type="queue", dead_letter="no-letters", max_deliveries=1)
+    idle = client.queue("idle")
+    with looking(browser, url, "#/topics/idle/jobs") as page:
+        for name, why in (
+            ("Put all back", "There is no dead letter in no-letters."),
+            ("Purge", "No job is ready or delayed"),
+        ):
+            button = page.get_by_role("button", name=name)
+            expect(button).to_be_disabled()
+            button.focus()
+            page.keyboard.press("Enter")
+            expect(page.get_by_role("status").filter(has_text=why)).to_be_visible()
+            expect(page.get_by_role("dialog")).to_have_count(0)
+        idle.put("will fail")
+        expect(page.get_by_role("button", name="Purge")).to_be_enabled()
+        idle.get_many(1)[0].nack()
+        expect(page.get_by_role("button", name="Put all back")).to_be_enabled()
+        expect(page.get_by_role("button", name="Purge")).to_be_disabled()
+    with looking(browser, url, "#/topics/quakes/records") as page:
+        on = page.get_by_role("button", name="On →")
+        on.focus()
+        for above in (309, 359, 409, 459):
+            page.keyboard.press("Enter")
+            until(page, f"Above {above} up to")
+            expect(on).to_be_focused()
+        expect(on).to_be_disabled()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("status").filter(has_text="That is all so far.").last).to_be_visible()
+        expect(page.get_by_role("button", name="← Before")).to_be_enabled()
+
+
 def test_of_a_topic_that_is_not_there_nothing_is_asked_again(browser: Browser, url: str) -> None:
     with looking(browser, url, "#/", expected="404") as page:
         asked: list[str] = []

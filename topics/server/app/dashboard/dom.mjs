@@ -140,7 +140,19 @@ export function facts(...pairs) {
 }
 
 export function button(text, onclick, more = {}) {
-  return el("button", { type: "button", onclick, ...more }, text)
+  const press = (event) => {
+    if (made.getAttribute("aria-disabled") !== "true") return onclick(event)
+    made.parentElement.querySelector(":scope > [role=status]").textContent = made.title
+  }
+  const made = el("button", { type: "button", onclick: press, ...more }, text)
+  return made
+}
+
+// From now on the button would do nothing, and why; false: it does something. It stays where the keyboard finds it, and the
+// status beside it says why when it is pressed.
+export function unable(button, why) {
+  button.setAttribute("aria-disabled", String(Boolean(why)))
+  button.title = why || ""
 }
 
 export function field(text, input) {

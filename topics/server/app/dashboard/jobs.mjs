@@ -1,5 +1,5 @@
 // The jobs of one queue: how many wait, who holds what until when, what failed and why; and what can be done about it.
-import { ago, button, count, data, el, emptyRow, moment, put, sure, table, time } from "./dom.mjs"
+import { ago, button, count, data, el, emptyRow, moment, put, sure, table, time, unable } from "./dom.mjs"
 import { attempt, call, poll } from "./api.mjs"
 import { chart, History } from "./chart.mjs"
 import { recordRow } from "./records.mjs"
@@ -50,7 +50,8 @@ export function jobs(topic) {
     await Promise.all(lists.map((list) => list.load(isForced, (state) => call("peek", { params: { topic }, body: { state, limit: SHOWN_MAX }, signal }).then(({ jobs }) => jobs))))
     if (deadLetter === null) return
     await letters.load(isForced, async () => {
-      const { head_seq: head } = await call("topic", { params: { topic: deadLetter }, query: { touch: false }, signal })
+      const { head_seq: head, count: letters } = await call("topic", { params: { topic: deadLetter }, query: { touch: false }, signal })
+      unable(redriveAll, letters === 0 && `There is no dead letter in ${deadLetter}.`)
       const { records } = await call("read", { params: { topic: deadLetter }, body: { from_seq: Math.max(0, head - LETTERS_MAX), limit: LETTERS_MAX }, signal })
       return records.reverse()
     })
@@ -65,6 +66,7 @@ export function jobs(topic) {
     seen.history.push(queue.ready, queue.in_flight, queue.delayed, Math.max(0, queue.dead_lettered - seen.given_up))
     plot?.draw()
     deadLetter = config.dead_letter
+    unable(purge, queue.ready + queue.delayed === 0 && "No job is ready or delayed; those in flight cannot be purged.")
     redriveAll.hidden = deadLetter === null
     letters.title.textContent = deadLetter === null ? "Dead letters: this queue has no topic for them" : `Dead letters in ${deadLetter}, the latest (${count(queue.dead_lettered)} given up in all)`
     const words = [`${count(queue.ready)} ready, ${count(queue.in_flight)} in flight, ${count(queue.delayed)} delayed.`, isPaused ? "The queue is paused." : ""]

@@ -1,5 +1,5 @@
 // Records as rows that open to all that a record has, losses as rows between them, and the reader of one topic.
-import { button, bytes, count, data, el, field, moment, put, row, short, shown, table } from "./dom.mjs"
+import { button, bytes, count, data, el, field, moment, put, row, short, shown, table, unable } from "./dom.mjs"
 import { attempt, call } from "./api.mjs"
 
 const TEXT_MAX = 160, VIEW_MAX = 64 * 1024
@@ -59,26 +59,32 @@ export function reader(topic) {
   const at = el("input", { type: "datetime-local", step: "0.001" })
   const tag = el("input", { type: "text", placeholder: "any, or eu*", maxlength: "256", autocomplete: "off", spellcheck: "false" })
   const limit = el("input", { type: "number", min: "1", max: "1000", value: "50" })
-  const body = el("tbody"), account = el("p", { class: "quiet", role: "status" }), next = el("p", { class: "buttons" })
-  let signal, asked = 0
+  const body = el("tbody"), account = el("p", { class: "quiet", role: "status" }), next = el("p", { class: "buttons", hidden: true })
+  let signal, asked = 0, page = null
 
   // `from`: as the API has it, exclusive; a seq that somebody types is the first that he wants to see.
   const read = (from) => attempt(element, async () => {
     const mine = ++asked
     const size = Number(limit.value) || 50
-    const page = await call("read", { params: { topic }, signal, body: {
+    const answer = await call("read", { params: { topic }, signal, body: {
       ...from, limit: size, match: matchOf(tag.value), include_tags: true, account: true,
     } })
     if (mine !== asked) return // something else was asked for meanwhile
-    const { tombstone, records, next_from_seq: to, caught_up: isAll } = page
+    page = { ...answer, size }
+    const { tombstone, records, from_seq: above, next_from_seq: to, head_seq: head, caught_up: isAll } = page
     put(body, tombstone && lossRow(tombstone), records.map((record) => recordRow(record)))
-    put(account, `Above ${count(page.from_seq)} up to ${count(to)}: ${accountOf(page.account)}. ${isAll ? "That is all so far." : `${count(page.lag)} seqs further on.`}`)
-    put(next,
-      button("⇤ First", () => read({ from_seq: 0 })),
-      button("← Before", () => read({ from_seq: Math.max(0, page.from_seq - size) }), { disabled: page.from_seq === 0 }),
-      button("On →", () => read({ from_seq: to }), { disabled: isAll }),
-      button("Last ⇥", () => read({ from_seq: Math.max(0, page.head_seq - size) })))
+    put(account, `Above ${count(above)} up to ${count(to)}: ${accountOf(page.account)}. ${isAll ? "That is all so far." : `${count(page.lag)} seqs further on.`}`)
+    for (const one of [first, back]) unable(one, above === 0 && "These are the first.")
+    for (const one of [on, last]) unable(one, isAll && (one === on || above === Math.max(0, head - size)) && "That is all so far.")
+    put(status)
+    next.hidden = false
   })
+
+  const first = button("⇤ First", () => read({ from_seq: 0 })), status = el("span", { class: "quiet", role: "status" })
+  const back = button("← Before", () => read({ from_seq: Math.max(0, page.from_seq - page.size) }))
+  const on = button("On →", () => read({ from_seq: page.next_from_seq }))
+  const last = button("Last ⇥", () => read({ from_seq: Math.max(0, page.head_seq - page.size) }))
+  put(next, first, back, on, last, status)
 
   function jump(event) {
     event?.preventDefault()
