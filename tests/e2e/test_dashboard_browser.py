@@ -238,11 +238,41 @@ def test_hostile_data_is_text(browser: Browser, url: str, client: topics.Client)
             expect(page.locator("tbody button.plain")).to_have_count(len(HOSTILE) + 1)
             for button in page.locator("tbody button.plain").all():
                 button.click()
-            until(page, '"m": "<img src=x onerror=alert(1)>"')
+            expect(page.locator(".record dd").get_by_text(HOSTILE[1], exact=True).last).to_be_visible()
             until(page, "1152921504606846976")
             page.get_by_role("button", name="Show all (879 KiB)").click()
             assert len(page.get_by_label("Record 8").text_content() or "") > 900_000
             assert page.locator("main img, main script, main h1").count() == 1
+
+
+@pytest.mark.rule("O4.3")
+def test_a_record_opens_to_all_that_it_has(browser: Browser, url: str, client: topics.Client) -> None:
+    full = client.create("full")
+    full.put(
+        {"order": {"id": 7}, "text": "x" * 300 + "end"},
+        tag="eu",
+        node="shop-1",
+        key="order-7",
+        meta={"trace": "t" * 300, "by": "a test"},
+    )
+    with looking(browser, url, "#/topics/full/records") as page:
+        row = page.get_by_role("region", name="Records").locator("tbody tr").first
+        row.locator("code").click()
+        record = page.locator("tr.open")
+        for name, value in (
+            ("Tag", "eu"), ("Written by", "shop-1"), ("Key", "order-7"), ("trace", "t" * 300), ("by", "a test"),
+        ):  # fmt: skip
+            expect(record.locator("dl > div").filter(has=page.get_by_text(name, exact=True))).to_contain_text(value)
+        expect(record.locator("dl > div").filter(has_text="Written20")).to_contain_text("ago")
+        assert record.get_by_label("Record 1").text_content() == (
+            '{\n  "order": {\n    "id": 7\n  },\n  "text": "' + "x" * 300 + 'end"\n}'
+        )
+        row.get_by_role("button", name="1").press("Enter")
+        expect(record).to_have_count(0)
+        row.get_by_role("button", name="1").press("Enter")
+        record.get_by_role("link", name="1 – what became of it").click()
+        until(page, "record 1")
+        assert page.url.endswith("#/topics/full/why/1")
 
 
 @pytest.mark.rule("O4.3")

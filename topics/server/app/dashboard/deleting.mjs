@@ -29,7 +29,7 @@ export function deleting(topic) {
     await attempt(element, async () => {
       const { found, first, isAll } = await look(asked, () => mine === asks)
       if (mine !== asks) return // the fields say something else by now
-      put(shown, first.length > 0 && table("What would go", COLUMNS, first.map((record) => recordRow(record))))
+      put(shown, first.length > 0 && table("What would go", COLUMNS, first.map((record) => recordRow(topic, record))))
       const many = `${isAll ? "" : "at least "}${count(found)} ${found === 1 ? "record" : "records"}`
       const further = isAll ? "" : `, of the first ${count(LOOKED_MAX)} that were looked at`
       put(said, isAll && found === 0 ? "Nothing would go." : `${many} would go${further}${found > SHOWN_MAX ? `; the first ${SHOWN_MAX} of them` : ""}:`)

@@ -16,9 +16,9 @@ export function jobs(topic) {
   const said = el("p", { role: "status" }), oldest = el("p", { class: "quiet" })
   const element = el("section", { "aria-label": "Jobs" })
   const lists = [
-    part("In flight", HELD, "in_flight", (job) => recordRow(job, HELD, [data(job.node), until(job.deadline), job.deliveries])),
-    part("Ready, in the order in which they are handed out", WAITING, "ready", (job) => recordRow(job, WAITING, [moment(job.$ts), job.priority ?? 0, job.deliveries, data(job.reason)])),
-    part("Delayed", LATER, "delayed", (job) => recordRow(job, LATER, [job.ready_at === undefined ? "behind others of its key" : time(job.ready_at), job.deliveries, data(job.reason)])),
+    part("In flight", HELD, "in_flight", (job) => recordRow(topic, job, HELD, [data(job.node), until(job.deadline), job.deliveries])),
+    part("Ready, in the order in which they are handed out", WAITING, "ready", (job) => recordRow(topic, job, WAITING, [moment(job.$ts), job.priority ?? 0, job.deliveries, data(job.reason)])),
+    part("Delayed", LATER, "delayed", (job) => recordRow(topic, job, LATER, [job.ready_at === undefined ? "behind others of its key" : time(job.ready_at), job.deliveries, data(job.reason)])),
   ]
   const letters = part("Dead letters, the latest", LETTERS, null, letterRow)
   const paused = button("Pause", () => act(isPaused ? "resume" : "pause", (answer) => (answer.paused ? "Paused: nothing is handed out." : "It goes on.")))
@@ -43,7 +43,7 @@ export function jobs(topic) {
     const at = typeof meta.$dead_letter_ts === "number" ? meta.$dead_letter_ts : record.$ts
     const cells = [time(at), data(meta.$dead_letter_from), data(meta.$dead_letter_deliveries), el("span", {}, data(meta.$dead_letter_reason), " ",
       button("Put back", () => redrive([record.$seq]), { "aria-label": `Put ${record.$seq} back` }))]
-    return recordRow(record, LETTERS, cells)
+    return recordRow(deadLetter, record, LETTERS, cells)
   }
 
   async function refresh(isForced) {

@@ -1,22 +1,25 @@
 // Records as rows that open to all that a record has, losses as rows between them, and the reader of one topic.
-import { button, bytes, count, data, el, field, moment, put, row, short, shown, table, unable } from "./dom.mjs"
+import { button, count, data, el, field, moment, put, row, short, shown, table, unable } from "./dom.mjs"
 import { attempt, call } from "./api.mjs"
+import { whole } from "./whole.mjs"
 
-const TEXT_MAX = 160, VIEW_MAX = 64 * 1024
-export const COLUMNS = [["Seq", "n"], ["Time"], ["Tag", "wide"], ["Node", "wide"], ["Data", "fill"]]
+const TEXT_MAX = 160
+export const COLUMNS = [["Seq", "n"], ["Time"], ["Tag", "wide"], ["Node", "wide"], ["Data", "fill most"]]
 
-// `more`: {columns, cells}: columns of their own before the data, and what stands there.
-export function recordRow(record, columns = COLUMNS, cells = null) {
+// `columns`, `cells`: columns of their own before the data, and what stands there. It opens by its seq, or by its data, which a
+// mouse and a finger find sooner.
+export function recordRow(topic, record, columns = COLUMNS, cells = null) {
   const text = JSON.stringify(record.data) ?? ""
   const opener = el("button", { type: "button", class: "plain", "aria-expanded": "false", onclick: toggle }, String(record.$seq))
   const own = cells ?? [moment(record.$ts), data(record.$tag), data(record.$node)]
-  const closed = row(columns, opener, ...own, el("code", { class: "data" }, short(shown(short(text, TEXT_MAX)), TEXT_MAX)))
+  const closed = row(columns, opener, ...own, el("code", { class: "data", onclick: toggle }, short(shown(short(text, TEXT_MAX)), TEXT_MAX)))
   let open = null
 
   function toggle() {
+    if (getSelection().type === "Range") return // it is being copied
     opener.setAttribute("aria-expanded", String(open === null))
     if (open === null) {
-      open = el("tr", { class: "open" }, el("td", { colspan: columns.length }, whole(record)))
+      open = el("tr", { class: "open" }, el("td", { colspan: columns.length }, whole(topic, record)))
       closed.after(open)
     } else {
       open.remove()
@@ -24,15 +27,6 @@ export function recordRow(record, columns = COLUMNS, cells = null) {
     }
   }
   return closed
-}
-
-// All of a record as JSON, indented; of a large one the beginning until more is asked for.
-function whole({ $seq, ...record }) {
-  const text = JSON.stringify(record, null, 2)
-  const pre = el("pre", { class: "data", tabindex: "0", "aria-label": `Record ${$seq}` }, shown(short(text, VIEW_MAX)))
-  if (text.length <= VIEW_MAX) return pre
-  const all = button(`Show all (${bytes(text.length)})`, () => { pre.textContent = shown(text); all.remove() })
-  return el("div", {}, pre, all)
 }
 
 export function lossRow({ gap_from, gap_to, reason, cause, missed_estimate: missed }, columns = COLUMNS) {
@@ -72,7 +66,7 @@ export function reader(topic) {
     if (mine !== asked) return // something else was asked for meanwhile
     page = { ...answer, size }
     const { tombstone, records, from_seq: above, next_from_seq: to, head_seq: head, caught_up: isAll } = page
-    put(body, tombstone && lossRow(tombstone), records.map((record) => recordRow(record)))
+    put(body, tombstone && lossRow(tombstone), records.map((record) => recordRow(topic, record)))
     put(account, `Above ${count(above)} up to ${count(to)}: ${accountOf(page.account)}. ${isAll ? "That is all so far." : `${count(page.lag)} seqs further on.`}`)
     for (const one of [first, back]) unable(one, above === 0 && "These are the first.")
     for (const one of [on, last]) unable(one, isAll && (one === on || above === Math.max(0, head - size)) && "That is all so far.")

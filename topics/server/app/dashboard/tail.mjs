@@ -43,7 +43,7 @@ export function tail(topic, gaps) {
     if (event === "record") {
       const records = data.records.slice(-ROWS_MAX)
       const skipped = data.records.length - records.length
-      add([...records.map((record) => recordRow(record)).reverse(), skipped > 0 && note(`${count(skipped)} records before these came at once; read them under Records`)].filter(Boolean))
+      add([...records.map((record) => recordRow(topic, record)).reverse(), skipped > 0 && note(`${count(skipped)} records before these came at once; read them under Records`)].filter(Boolean))
       shown_seq = data.to_seq
       const behind = data.head_seq - data.to_seq
       say(behind > 0 ? `Behind by ${count(behind)}.` : `Live, at ${count(data.to_seq)}.`)
