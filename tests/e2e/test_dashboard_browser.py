@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.rule("O4.6"), pytest.mark.timeout(18
 
 VIEWS = (
     "#/", "#/topics/quakes/live", "#/topics/quakes/records", "#/topics/quakes/consumers", "#/topics/quakes/config",
-    "#/topics/quakes/delete", "#/topics/quakes/why/5", "#/topics/mails/why/1", "#/topics/mails/jobs",
+    "#/topics/quakes/put", "#/topics/mails/put", "#/topics/quakes/delete", "#/new", "#/topics/quakes/why/5", "#/topics/mails/why/1", "#/topics/mails/jobs",
     "#/queues", "#/workers", "#/consumers", "#/schedules", "#/routers", "#/keys", "#/server", "#/no-such-view",
 )  # fmt: skip
 HOSTILE = (
@@ -262,7 +262,9 @@ def test_a_record_opens_to_all_that_it_has(browser: Browser, url: str, client: t
         for name, value in (
             ("Tag", "eu"), ("Written by", "shop-1"), ("Key", "order-7"), ("trace", "t" * 300), ("by", "a test"),
         ):  # fmt: skip
-            expect(record.locator("dl > div").filter(has=page.get_by_text(name, exact=True))).to_contain_text(value)
+            expect(record.locator("dl > div").filter(has=page.get_by_text(name, exact=True))).to_contain_text(
+                value
+            )
         expect(record.locator("dl > div").filter(has_text="Written20")).to_contain_text("ago")
         assert record.get_by_label("Record 1").text_content() == (
             '{\n  "order": {\n    "id": 7\n  },\n  "text": "' + "x" * 300 + 'end"\n}'
@@ -369,6 +371,107 @@ def test_the_config_is_changed_field_by_field_and_a_refusal_names_its_field(
         until(page, "retry_backoff: is not JSON")
     config = changed.state().config
     assert (config.cap_records, config.dedupe_node, config.discard.value) == (77, False, "old")
+
+
+@pytest.mark.rule("O4.9")
+def test_a_topic_is_made_put_to_and_deleted_by_keyboard(
+    browser: Browser, url: str, client: topics.Client
+) -> None:
+    with looking(browser, url, expected="404") as page:
+        page.get_by_role("link", name="New topic").press("Enter")
+        page.get_by_role("heading", name="New topic").wait_for()
+        expect(page.get_by_label("Hand a job out at most")).to_be_hidden()
+        page.get_by_label("Name").fill("by-hand")
+        page.get_by_label("Type").select_option("queue")
+        until(page, "Jobs, each of which one worker takes")
+        page.get_by_label("Durability").select_option("fsync")
+        until(page, "when the disk has it: nothing takes it")
+        page.get_by_label("Keep at most, records").fill("50")
+        page.get_by_label("Hand a job out at most").fill("3")
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="by-hand").wait_for()
+        config = client.queue("by-hand").state().config
+        assert (config.type.value, config.durability.value) == ("queue", "fsync")
+        assert (config.cap_records, config.max_deliveries, config.lease_ms) == (50, 3, 30_000)
+
+        page.get_by_role("link", name="Put", exact=True).press("Enter")
+        page.get_by_label("Data, as JSON").fill("hello")
+        page.get_by_role("button", name="Put the job").press("Enter")
+        until(page, "The data is not JSON")
+        page.get_by_label("Data, as JSON").fill('{"exact": 3.10, "large": 1152921504606846977}')
+        page.get_by_label("Tag").fill("eu")
+        page.get_by_label("Priority").fill("7")
+        page.keyboard.press("Enter")
+        until(page, "Put as job 1.")
+        with topics.Client(url) as other:
+            (job,) = other.queue("by-hand").get_many(1)
+            assert (job.data, job.priority, job.tag) == ({"exact": 3.1, "large": 2**60 + 1}, 7, "eu")
+            job.ack()
+
+        page.get_by_role("link", name="Delete", exact=True).press("Enter")
+        page.get_by_role("button", name="Delete the topic…").press("Enter")
+        dialog = page.get_by_role("dialog")
+        act = dialog.get_by_role("button", name="Delete the topic")
+        expect(act).to_be_disabled()
+        act.press("Enter")
+        expect(dialog.get_by_text("Type by-hand first.")).to_be_visible()
+        assert client.queue("by-hand").state().count == 0
+        dialog.get_by_label("Type by-hand to go on").fill("by-hand")
+        go(page, "#/topics/by-hand/live")  # whoever leaves has not said yes
+        expect(dialog).to_have_count(0)
+        go(page, "#/topics/by-hand/delete")
+        page.get_by_role("button", name="Delete the topic…").press("Enter")
+        dialog.get_by_label("Type by-hand to go on").fill("by-hand")
+        act.press("Enter")
+        until(page, "The topic was deleted.")
+        until(page, "There is no such topic.")
+
+
+@pytest.mark.rule("O4.9")
+def test_what_making_a_topic_is_refused_for_is_said_in_the_form(browser: Browser, url: str) -> None:
+    with looking(browser, url, "#/new", expected="40[09]") as page:
+        for name, said in (
+            ("quakes", "'quakes' is there with another config (cap_records: 300 there, 7 asked)"),
+            ("no spaces", "topic"),
+        ):
+            page.get_by_label("Name").fill(name)
+            page.get_by_label("Keep at most, records").fill("7")
+            page.get_by_role("button", name="Create").click()
+            expect(page.get_by_role("status").filter(has_text=said)).to_be_visible()
+        expect(page.get_by_label("Name")).to_have_attribute("aria-invalid", "true")
+        page.get_by_label("Name").fill("quakes")
+        page.get_by_label("Keep at most, records").fill("300")
+        page.get_by_role("button", name="Create").click()
+        until(page, "There is such a topic already")
+
+
+@pytest.mark.rule("O4.9")
+def test_a_key_that_may_only_read_is_told_which_scope_is_missing(
+    browser: Browser, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "key").write_text("the-key")
+    with (
+        Served(tmp_path / "data", TOPICS_API_KEYS="the-key,reader:read") as served,
+        topics.Client(f"http://127.0.0.1:{served.port}", api_key_file=tmp_path / "key") as client,
+    ):
+        client.create("quakes").put("here")
+        url = f"http://127.0.0.1:{served.port}"
+        with looking(browser, url, "#/topics/quakes/put", expected="40[13]") as page:
+            page.get_by_role("dialog").get_by_label("Key").fill("reader")
+            page.keyboard.press("Enter")
+            page.get_by_role("button", name="Put the record").click()
+            expect(page.locator("main").get_by_role("status").filter(has_text="write")).to_be_visible()
+            go(page, "#/new")
+            page.get_by_label("Name").fill("more")
+            page.get_by_role("button", name="Create").click()
+            expect(page.locator("main").get_by_role("status").filter(has_text="admin")).to_be_visible()
+            go(page, "#/topics/quakes/delete")
+            page.get_by_role("button", name="Delete the topic…").click()
+            page.get_by_label("Type quakes to go on").fill("quakes")
+            page.get_by_role("dialog").get_by_role("button", name="Delete the topic").click()
+            until(page, "403 forbidden")
+        assert client.topic("quakes").state().count == 1
+        assert [one.topic for one in client.list()] == ["quakes"]
 
 
 @pytest.mark.rule("O4.3")

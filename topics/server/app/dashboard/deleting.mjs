@@ -1,4 +1,4 @@
-// Records deleted for good, by seq, by tag, or both. First it is looked what would go; then that is asked for once more.
+// Records deleted for good, by seq, by tag, or both; or the topic itself. First it is looked what would go; then that is asked for once more.
 import { button, count, el, field, put, sure, table } from "./dom.mjs"
 import { attempt, call } from "./api.mjs"
 import { COLUMNS, matchOf, recordRow } from "./records.mjs"
@@ -9,7 +9,8 @@ export function deleting(topic) {
   const before = el("input", { type: "number", min: "1", step: "1", inputmode: "numeric" })
   const tag = el("input", { type: "text", placeholder: "eu, or eu*", maxlength: "256", autocomplete: "off", spellcheck: "false" })
   const said = el("p", { role: "status" }), shown = el("div"), buttons = el("p", { class: "buttons" })
-  let signal, asks = 0
+  const gone = el("span", { role: "status" })
+  let signal, asks = 0, live = 0
 
   function selector() {
     const asked = { match: matchOf(tag.value) }
@@ -66,6 +67,15 @@ export function deleting(topic) {
     })
   }
 
+  async function drop() {
+    const text = `Delete the topic ${topic} with all ${count(live)} records that live in it, for good? Its schedules, its consumers, and the routers from it and to it go as well.`
+    if (!(await sure(text, "Delete the topic", topic))) return
+    await attempt(element, async () => {
+      const { deleted, routers_removed_count: routers } = await call("drop", { params: { topic }, signal })
+      put(gone, deleted ? "The topic was deleted" : "There was no such topic any more", routers > 0 && `, and ${count(routers)} ${routers === 1 ? "router" : "routers"} with it`, ".")
+    })
+  }
+
   // What was looked up is of other fields than those that are there now.
   function forget() {
     asks++
@@ -78,6 +88,6 @@ export function deleting(topic) {
   tag.addEventListener("input", forget)
   const element = el("section", { "aria-label": "Delete" },
     el("form", { class: "bar", onsubmit: preview }, field("Below seq", before), field("Tag", tag), el("button", { type: "submit" }, "Preview")),
-    said, shown, buttons)
-  return { element, start: (until) => { signal = until } }
+    said, shown, buttons, el("h2", {}, "The topic itself"), el("p", { class: "bar" }, button("Delete the topic…", drop, { class: "danger" }), gone))
+  return { element, start: (until) => { signal = until }, look: (state) => { live = state.count } }
 }

@@ -159,6 +159,10 @@ export function field(text, input) {
   return el("label", {}, el("span", {}, text), input)
 }
 
+export function choice(values) {
+  return el("select", {}, values.map((value) => el("option", { value }, value)))
+}
+
 // Where the beginning of names is typed, of which alone a list is to be; "/" goes there.
 export function beginning(what, look) {
   const input = el("input", { type: "search", placeholder: "begins with …", autocomplete: "off", spellcheck: "false", maxlength: "255" })
@@ -166,14 +170,19 @@ export function beginning(what, look) {
   return field(what, input)
 }
 
-// Asks before something that cannot be taken back; true if it is to be done.
-export function sure(text, action) {
+// Asks before something that cannot be taken back; true if it is to be done. `typed`: what is to be typed first.
+export function sure(text, action, typed = "") {
   return new Promise((done) => {
-    const dialog = el("dialog", { onclose: () => { dialog.remove(); done(dialog.returnValue === "yes") } },
-      el("p", {}, text),
-      el("p", { class: "buttons" },
-        button("Cancel", () => dialog.close("")),
-        button(action, () => dialog.close("yes"), { class: "danger" })))
+    const input = el("input", { type: "text", autocomplete: "off", spellcheck: "false" })
+    const act = button(action, () => dialog.close("yes"), { class: "danger" })
+    const wait = () => unable(act, input.value !== typed && `Type ${typed} first.`)
+    const left = new AbortController() // another view is another question
+    addEventListener("hashchange", () => dialog.close(""), { signal: left.signal })
+    const dialog = el("dialog", { onclose: () => { left.abort(); dialog.remove(); done(dialog.returnValue === "yes") } },
+      el("p", {}, text), typed !== "" && field(`Type ${typed} to go on`, input),
+      el("p", { class: "buttons" }, button("Cancel", () => dialog.close("")), act, el("span", { class: "quiet", role: "status" })))
+    input.addEventListener("input", wait)
+    wait()
     document.body.append(dialog)
     dialog.showModal()
   })

@@ -6,6 +6,7 @@ import { overview } from "./overview.mjs"
 import { topic } from "./topic.mjs"
 import { queues } from "./queues.mjs"
 import { workers } from "./workers.mjs"
+import { creating } from "./creating.mjs"
 import { consumers } from "./consumers.mjs"
 import { schedules } from "./schedules.mjs"
 import { routers } from "./routers.mjs"
@@ -38,12 +39,12 @@ function show(isFirst) {
   leaving.abort()
   leaving = new AbortController()
   silence()
-  const view = name === "topics" && more.length > 0 ? topic(...more) : (VIEWS.find(([path]) => path === name)?.[2] ?? nowhere)(...more)
+  const view = name === "new" ? creating() : name === "topics" && more.length > 0 ? topic(...more) : (VIEWS.find(([path]) => path === name)?.[2] ?? nowhere)(...more)
   const isSame = shown?.key !== undefined && shown.key === view.key // another tab of one topic
   document.title = `${view.title} · topics`
   put(main, view.element)
   for (const link of document.querySelectorAll("#nav a")) {
-    const isHere = link.getAttribute("href") === `#/${name === "topics" ? "" : name}`
+    const isHere = link.getAttribute("href") === `#/${name === "topics" || name === "new" ? "" : name}`
     if (isHere) link.setAttribute("aria-current", "page")
     else link.removeAttribute("aria-current")
   }

@@ -22,7 +22,7 @@ export function overview() {
     const plot = chart("Written to the log, a second", written, [["bytes", "--live"]], { format: bytes, least: 16, incrs: POWERS }, signal)
     put(element,
       el("h1", { tabindex: "-1" }, "Topics"), cards, plot.figure, lost,
-      el("p", { class: "bar" }, search, pages),
+      el("p", { class: "bar" }, search, el("a", { class: "button", href: "#/new" }, "New topic"), pages),
       table("Topics", COLUMNS, body))
     plot.begin()
 
@@ -55,7 +55,7 @@ export function overview() {
 
   function draw(topics) {
     if (topics.length > 0) renew(body, topics.map((topic) => [topic.topic, topicRow(topic)]))
-    else put(body, emptyRow(COLUMNS, prefix ? "No topic begins so." : "There are no topics yet."))
+    else put(body, emptyRow(COLUMNS, prefix ? "No topic begins so." : ["There are no topics yet. ", el("a", { href: "#/new" }, "Make the first")]))
     const back = cursors.length > 1 && el("button", { type: "button", onclick: () => { cursors.pop(); turn() } }, "← Before")
     const on = next !== undefined && el("button", { type: "button", onclick: () => { cursors.push(next); turn() } }, "More →")
     const had = document.activeElement?.textContent

@@ -5,13 +5,14 @@ import { changing } from "./config.mjs"
 import { deleting } from "./deleting.mjs"
 import { jobs } from "./jobs.mjs"
 import { seqLine, told } from "./line.mjs"
+import { putting } from "./putting.mjs"
 import { positions } from "./consumers.mjs"
 import { reader } from "./records.mjs"
 import { tail } from "./tail.mjs"
 import { reasons } from "./why.mjs"
 
 const STATE_MS = 2000, MARKS_MAX = 100
-const PARTS = [["jobs", "Jobs", jobs], ["live", "Live", tail], ["records", "Records", reader], ["why", "Why", reasons], ["consumers", "Consumers", positions], ["config", "Config", changing], ["delete", "Delete", deleting]]
+const PARTS = [["jobs", "Jobs", jobs], ["live", "Live", tail], ["records", "Records", reader], ["put", "Put", putting], ["why", "Why", reasons], ["consumers", "Consumers", positions], ["config", "Config", changing], ["delete", "Delete", deleting]]
 
 // `of`: what the part is asked of, as the seq of a record.
 export function topic(name = "", asked = "live", of = "") {
