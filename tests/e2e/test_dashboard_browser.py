@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.rule("O4.6"), pytest.mark.timeout(18
 
 VIEWS = (
     "#/", "#/topics/quakes/live", "#/topics/quakes/records", "#/topics/quakes/consumers", "#/topics/quakes/config",
-    "#/topics/quakes/put", "#/topics/mails/put", "#/topics/quakes/delete", "#/new", "#/topics/quakes/why/5", "#/topics/mails/why/1", "#/topics/mails/jobs",
+    "#/topics/quakes/put", "#/topics/mails/put", "#/topics/quakes/delete", "#/topics/quakes/why/5",
+    "#/topics/mails/why/1", "#/topics/mails/jobs", "#/new",
     "#/queues", "#/workers", "#/consumers", "#/schedules", "#/routers", "#/keys", "#/server", "#/no-such-view",
 )  # fmt: skip
 HOSTILE = (
@@ -265,7 +266,7 @@ def test_a_record_opens_to_all_that_it_has(browser: Browser, url: str, client: t
             expect(record.locator("dl > div").filter(has=page.get_by_text(name, exact=True))).to_contain_text(
                 value
             )
-        expect(record.locator("dl > div").filter(has_text="Written20")).to_contain_text("ago")
+        expect(record.locator("dl > div").filter(has_text="Written at20")).to_contain_text("ago")
         assert record.get_by_label("Record 1").text_content() == (
             '{\n  "order": {\n    "id": 7\n  },\n  "text": "' + "x" * 300 + 'end"\n}'
         )
@@ -511,7 +512,7 @@ def test_a_preview_that_comes_late_deletes_nothing_else(
         with page.expect_response("**/v0/topics/late/diff"):
             held.pop().continue_()
         page.wait_for_timeout(300)
-        expect(page.get_by_role("button", name="Delete")).to_have_count(0)
+        expect(page.get_by_role("button", name=re.compile("^Delete .*record"))).to_have_count(0)
 
 
 @pytest.mark.rule("O4.4")
@@ -872,6 +873,39 @@ def test_of_the_header_nothing_is_cut_or_covers_another_part(browser: Browser, u
         for other, left_of, right_of, top_of, bottom_of in boxes[:at]:
             is_apart = right <= left_of or right_of <= left or bottom <= top_of or bottom_of <= top
             assert is_apart, (name, other)
+
+
+@pytest.mark.rule("O4.1")
+def test_what_a_word_means_is_told_by_keyboard(browser: Browser, url: str) -> None:
+    with looking(browser, url) as page:
+        dialog = page.get_by_role("dialog")
+        told: set[str] = set()
+        for view, word in (
+            ("#/", "Pressure"), ("#/topics/quakes/live", "Lost below"), ("#/topics/mails/jobs", "Times"),
+            ("#/queues", "Ran out/s"), ("#/routers", "Forwarded"), ("#/server", "They wait for"), ("#/workers", "Holds"),
+        ):  # fmt: skip
+            go(page, view)
+            page.locator("main .word", has_text=re.compile(f"^{word}$")).first.wait_for()
+            there = page.locator("main .word").all_text_contents()
+            page.keyboard.press("?")
+            expect(dialog.get_by_text(word, exact=True)).to_be_visible()
+            assert set(there) <= set(dialog.locator("dt").all_text_contents())
+            assert all(len(text) > 20 for text in dialog.locator("dd").all_text_contents())
+            told.update(there)
+            page.keyboard.press("Escape")
+            expect(dialog).to_have_count(0)
+        assert len(told) > 40
+        go(page, "#/keys")
+        page.get_by_role("button", name="What the words here mean").press("Enter")
+        expect(dialog).to_contain_text("This view has none that need it.")
+        go(page, "#/topics/mails/config")
+        expect(dialog).to_have_count(0)
+        expect(page.get_by_label("cap_records")).to_have_accessible_description(
+            "Bound on the live records; 0: none"
+        )
+        expect(page.get_by_label("retry_backoff")).to_have_accessible_description(
+            "When a failed job comes again"
+        )
 
 
 @pytest.mark.rule("O4.1")

@@ -5,6 +5,7 @@ export const CALLS = {
   health: "GET /v0/health",
   ready: "GET /v0/ready",
   metrics: "GET /v0/metrics",
+  openapi: "GET /v0/openapi.json",
   topics: "GET /v0/topics",
   topic: "GET /v0/topics/{topic}",
   create: "PUT /v0/topics/{topic}",

@@ -7,10 +7,12 @@ const OF_QUEUES = "lease_ms"
 
 export function changing(topic) {
   const form = el("form", { onsubmit: save, class: "fields" }), said = el("p", { role: "status" })
-  let config = null, inputs = new Map(), signal
+  let config = null, means = new Map(), inputs = new Map(), signal
 
   const load = () => attempt(element, async () => {
-    config = (await call("topic", { params: { topic }, query: { touch: false }, signal })).config
+    const [state, known] = await Promise.all([call("topic", { params: { topic }, query: { touch: false }, signal }), meanings().catch(() => new Map())])
+    config = state.config
+    means = known
     draw()
   })
 
@@ -18,7 +20,7 @@ export function changing(topic) {
     const names = Object.keys(config)
     const shown = config.type === "queue" ? names : names.slice(0, names.indexOf(OF_QUEUES))
     inputs = new Map(shown.map((name) => [name, inputOf(config[name], FIXED.has(name))]))
-    put(form, [...inputs].map(([name, input]) => field(name, input)), el("p", { class: "buttons" }, el("button", { type: "submit" }, "Change")))
+    put(form, [...inputs].map(([name, input]) => described(name, input, means.get(name))), el("p", { class: "buttons" }, el("button", { type: "submit" }, "Change")))
   }
 
   async function save(event) {
@@ -54,6 +56,20 @@ export function changing(topic) {
 
   const element = el("section", { "aria-label": "Config" }, form, said)
   return { element, start: (until) => { signal = until; load() } }
+}
+
+// What each field means, in the server's words.
+async function meanings() {
+  const { components: { schemas } } = await call("openapi")
+  const meant = ({ description, oneOf = [] }) => description ?? oneOf.map(({ $ref }) => schemas[$ref?.split("/").at(-1)]?.description).find(Boolean) ?? ""
+  return new Map(Object.entries(schemas.FullConfig.properties).map(([name, schema]) => [name, meant(schema).replaceAll("`", "").replace(/^Queues: (.)/, (_, first) => first.toUpperCase())]))
+}
+
+// The name of the field alone is its label; what it means is read behind it.
+function described(name, input, meaning) {
+  if (!meaning) return field(name, input)
+  input.setAttribute("aria-describedby", `means-${name}`)
+  return el("div", {}, field(name, input), el("p", { class: "quiet means", id: `means-${name}` }, meaning))
 }
 
 function inputOf(value, isFixed) {

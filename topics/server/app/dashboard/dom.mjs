@@ -1,6 +1,7 @@
 // Elements, and numbers as people read them. Whatever is shown goes into the page as text, never as HTML: names, tags and
 // payloads are written by anybody. There is no way here to set a style or a script from a string, and the page's policy
 // has none either.
+import { MEANINGS } from "./meanings.mjs"
 
 export function el(name, attributes = {}, ...children) {
   return filled(document.createElement(name), attributes, children)
@@ -99,7 +100,7 @@ export function time(ms) {
 
 // A table. `columns`: what heads them, with a class or null; wide ones go away where the screen is narrow.
 export function table(caption, columns, rows, more = {}) {
-  const head = columns.map(([text, kind]) => el("th", { scope: "col", class: kind }, text))
+  const head = columns.map(([text, kind]) => el("th", { scope: "col", class: kind }, word(text)))
   const body = rows instanceof Node ? rows : el("tbody", {}, rows)
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption, ...more },
     el("table", {}, el("caption", { class: "unseen" }, caption), el("thead", {}, el("tr", {}, head)), body))
@@ -136,7 +137,12 @@ export function row(columns, ...cells) {
 
 export function facts(...pairs) {
   return el("dl", { class: "facts" }, pairs.filter(Boolean).map(([name, ...value]) =>
-    el("div", {}, el("dt", {}, name), el("dd", {}, value))))
+    el("div", {}, el("dt", {}, word(name)), el("dd", {}, value))))
+}
+
+// A word that is told by what it means, if it is one of those: `words.mjs`.
+function word(text) {
+  return Object.hasOwn(MEANINGS, text) ? el("span", { class: "word", title: MEANINGS[text] }, text) : text
 }
 
 export function button(text, onclick, more = {}) {
@@ -170,20 +176,25 @@ export function beginning(what, look) {
   return field(what, input)
 }
 
-// Asks before something that cannot be taken back; true if it is to be done. `typed`: what is to be typed first.
-export function sure(text, action, typed = "") {
+// A dialog, open until it is closed or the view is left for another one; then what it was closed with.
+export function opened(dialog) {
   return new Promise((done) => {
-    const input = el("input", { type: "text", autocomplete: "off", spellcheck: "false" })
-    const act = button(action, () => dialog.close("yes"), { class: "danger" })
-    const wait = () => unable(act, input.value !== typed && `Type ${typed} first.`)
-    const left = new AbortController() // another view is another question
+    const left = new AbortController()
     addEventListener("hashchange", () => dialog.close(""), { signal: left.signal })
-    const dialog = el("dialog", { onclose: () => { left.abort(); dialog.remove(); done(dialog.returnValue === "yes") } },
-      el("p", {}, text), typed !== "" && field(`Type ${typed} to go on`, input),
-      el("p", { class: "buttons" }, button("Cancel", () => dialog.close("")), act, el("span", { class: "quiet", role: "status" })))
-    input.addEventListener("input", wait)
-    wait()
+    dialog.addEventListener("close", () => { left.abort(); dialog.remove(); done(dialog.returnValue) })
     document.body.append(dialog)
     dialog.showModal()
   })
+}
+
+// Asks before something that cannot be taken back; true if it is to be done. `typed`: what is to be typed first.
+export async function sure(text, action, typed = "") {
+  const input = el("input", { type: "text", autocomplete: "off", spellcheck: "false" })
+  const act = button(action, () => dialog.close("yes"), { class: "danger" })
+  const wait = () => unable(act, input.value !== typed && `Type ${typed} first.`)
+  const dialog = el("dialog", {}, el("p", {}, text), typed !== "" && field(`Type ${typed} to go on`, input),
+    el("p", { class: "buttons" }, button("Cancel", () => dialog.close("")), act, el("span", { class: "quiet", role: "status" })))
+  input.addEventListener("input", wait)
+  wait()
+  return (await opened(dialog)) === "yes"
 }

@@ -7,8 +7,8 @@ import { recordRow } from "./records.mjs"
 const JOBS_MS = 2000, SHOWN_MAX = 50, LETTERS_MAX = 50
 const HELD = [["Job", "n"], ["Held by", "name"], ["Until"], ["Times", "n wide"], ["Data", "fill"]]
 const WAITING = [["Job", "n"], ["Put"], ["Priority", "n wide"], ["Times", "n wide"], ["Failed because", "wide"], ["Data", "fill"]]
-const LATER = [["Job", "n"], ["Ready"], ["Times", "n wide"], ["Failed because", "wide"], ["Data", "fill"]]
-const LETTERS = [["Seq", "n"], ["Given up"], ["From", "wide"], ["Times", "n wide"], ["Because"], ["Data", "fill"]]
+const LATER = [["Job", "n"], ["Ready at"], ["Times", "n wide"], ["Failed because", "wide"], ["Data", "fill"]]
+const LETTERS = [["Seq", "n"], ["Given up at"], ["From", "wide"], ["Times", "n wide"], ["Because"], ["Data", "fill"]]
 const histories = new Map() // of the queues looked at, the latest last; `given_up`: what had been when it was first looked at
 const HISTORIES_MAX = 20
 

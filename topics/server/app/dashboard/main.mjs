@@ -12,6 +12,7 @@ import { schedules } from "./schedules.mjs"
 import { routers } from "./routers.mjs"
 import { keys } from "./keys.mjs"
 import { server } from "./server.mjs"
+import { tellWords } from "./words.mjs"
 
 const VIEWS = [
   ["", "Topics", overview],
@@ -66,9 +67,11 @@ put(document.getElementById("nav"), VIEWS.map(([path, text]) => el("a", { href: 
 document.getElementById("key").addEventListener("click", async () => {
   if (await askKey("The key with which this page asks the server.")) show(true)
 })
+document.getElementById("words").addEventListener("click", () => tellWords(main))
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return
+  if (!["/", "?"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) return
   if (event.target.closest?.("input, textarea, select, dialog")) return
+  if (event.key === "?") return tellWords(main)
   const search = main.querySelector("input[type=search]")
   if (search) {
     event.preventDefault()

@@ -3,8 +3,8 @@ import { ago, button, bytes, count, data, el, facts, moment, short, shown } from
 
 const VIEW_MAX = 64 * 1024, META_MAX = 16 * 1024
 const WORDS = {
-  $ts: "Written", $tag: "Tag", $node: "Written by", $key: "Key", $content_type: "Content type", state: "State", deliveries: "Handed out",
-  priority: "Priority", reason: "Failed because", node: "Held by", deadline: "Held until", ready_at: "Ready",
+  $ts: "Written at", $tag: "Tag", $node: "Written by", $key: "Key", $content_type: "Content type", state: "State", deliveries: "Handed out",
+  priority: "Priority", reason: "Failed because", node: "Held by", deadline: "Held until", ready_at: "Ready at",
 }
 const MOMENTS = new Set(["$ts", "deadline", "ready_at"])
 
