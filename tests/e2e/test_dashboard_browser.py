@@ -882,7 +882,8 @@ def test_what_a_word_means_is_told_by_keyboard(browser: Browser, url: str) -> No
         told: set[str] = set()
         for view, word in (
             ("#/", "Pressure"), ("#/topics/quakes/live", "Lost below"), ("#/topics/mails/jobs", "Times"),
-            ("#/queues", "Ran out/s"), ("#/routers", "Forwarded"), ("#/server", "They wait for"), ("#/workers", "Holds"),
+            ("#/queues", "Ran out/s"), ("#/routers", "Forwarded"), ("#/server", "They wait for"),
+            ("#/workers", "Holds"),
         ):  # fmt: skip
             go(page, view)
             page.locator("main .word", has_text=re.compile(f"^{word}$")).first.wait_for()
