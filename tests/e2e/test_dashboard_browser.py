@@ -165,6 +165,33 @@ def test_the_rate_of_a_topic_that_is_written_is_seen(
     client.delete("busy")
 
 
+@pytest.mark.rule("O4.1")
+def test_a_page_that_is_not_seen_asks_for_nothing_and_asks_at_once_when_it_is(
+    browser: Browser, url: str
+) -> None:
+    with looking(browser, url, "#/no-such-view") as page:
+        page.clock.install()
+        go(page, "#/")
+        until(page, "orders.00")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.evaluate(
+            "Object.defineProperty(document, 'hidden', { get: () => isHidden, configurable: true });"
+            " window.isHidden = true"
+        )
+        page.clock.run_for(20_000)  # what was begun ends
+        page.evaluate("fetch('/v0/health').then((answer) => answer.text())")
+        asked.clear()
+        page.clock.pause_at("2100-01-01")
+        page.evaluate("fetch('/v0/health').then((answer) => answer.text())")
+        assert [one for one in asked if "health" not in one] == []
+        with (
+            page.expect_response(lambda answer: "/v0/topics?" in answer.url),
+            page.expect_response("**/v0/metrics"),
+        ):
+            page.evaluate("isHidden = false; document.dispatchEvent(new Event('visibilitychange'))")
+
+
 @pytest.mark.rule("O4.2")
 def test_some_bytes_a_second_are_a_line_that_is_seen(browser: Browser, tmp_path: pathlib.Path) -> None:
     with (

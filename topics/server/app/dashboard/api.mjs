@@ -30,7 +30,7 @@ export const CALLS = {
 }
 const OF_RECORDS = new Set(["read", "peek", "schedules"]) // what they answer has payloads in it
 const KEY = "topics.key"
-const PATIENCE_MS = 30_000
+const PATIENCE_MS = 30_000, FIRST_REST_MS = 1000
 
 export class Refused extends Error {
   constructor(status, { code, message, detail }) {
@@ -118,22 +118,30 @@ export function askKey(why) {
   return asking
 }
 
-// What is asked again and again while a view is there, and nobody is asked for a page that is not seen.
+// What is asked again and again while a view is there. Nobody is asked for a page that is not seen; once it is seen again it is
+// asked at once. Rates are known from the second look on, so that one comes soon.
 
 export async function poll(signal, every_ms, look) {
   const owner = {}
-  while (!signal.aborted) {
-    if (!document.hidden) {
-      try {
-        await look()
-        notice(owner, "")
-      } catch (error) {
-        if (signal.aborted) return
-        tell(error, owner)
-      }
+  for (let rest_ms = Math.min(every_ms, FIRST_REST_MS); ; rest_ms = every_ms) {
+    if (document.hidden) await seenAgain(signal)
+    if (signal.aborted) return
+    try {
+      await look()
+      notice(owner, "")
+    } catch (error) {
+      if (signal.aborted) return
+      tell(error, owner)
     }
-    await pause(every_ms, signal)
+    await pause(rest_ms, signal)
   }
+}
+
+function seenAgain(signal) {
+  return new Promise((done) => {
+    document.addEventListener("visibilitychange", done, { once: true, signal })
+    signal.addEventListener("abort", done, { once: true })
+  })
 }
 
 export function pause(ms, signal) {
