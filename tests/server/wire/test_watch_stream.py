@@ -899,6 +899,29 @@ async def test_whose_turn_comes_late_is_not_given_what_was_deleted_since(mock_cl
         await here.gone(slow, quick)
 
 
+async def test_who_waited_for_memory_is_not_given_what_was_deleted_since(mock_clock):
+    """News that came meanwhile has what others were given, and is as old as the wait is long."""
+    async with place(unsent_bytes_max=6000) as here:
+        for topic in "ab":
+            await here.make(topic)
+        waits, quick = [await here.stream(topics=topics) for topics in ({"a": {}, "b": {}}, {"b": {}})]
+        for events in (waits, waits, quick):
+            await caught_up(events)
+        await here.put("x" * 4000, topic="large")
+        stuck = await here.stream(topics={"large": {}}, back=100)
+        await here.settled()
+        await here.put("y" * 3000, topic="a")
+        assert (await waits.told())[2]["reason"] == "throttled"
+        await here.put("deleted", topic="b")
+        assert seqs(await quick.told()) == [1]
+        await here.ask("topics/b/delete", before_seq=2)
+        await here.gone(stuck)
+        await pass_time(1.5)
+        assert seqs(await waits.told()) == [1]
+        assert not waits.has_more()
+        await here.gone(waits, quick)
+
+
 async def test_what_was_lost_is_too_old_also_if_more_follows(mock_clock):
     async with place() as here:
         await here.make(cap_records=2)

@@ -169,14 +169,19 @@ class Watcher:
     def due(self) -> None:
         """There may be memory again."""
         self._is_resting = False
+        self._forget_news()
         self._wake()
 
     def sent(self) -> None:
-        """What was taken is on its way. What others were given of news that came before may be old by now."""
+        """What was taken is on its way."""
         if self.is_sending:
             self.is_sending = False
-            for one in self._ready:
-                one.news = None
+            self._forget_news()
+
+    def _forget_news(self) -> None:
+        """What others were given of news that came a while ago may be old by now."""
+        for one in self._ready:
+            one.news = None
 
     async def take(self, room: AnswerRoom) -> list[bytes]:
         """What there is now, as much as is sent at once; nothing if nothing. `room` holds it from then on."""
