@@ -56,7 +56,7 @@ def replaced(filled, tmp_path, monkeypatch, name, kind):
     if path.is_dir():
         shutil.rmtree(path)
     else:
-        path.unlink()
+        path.unlink(missing_ok=True)
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "directory":
@@ -108,6 +108,16 @@ def test_what_is_no_directory_is_named_too(filled, tmp_path, monkeypatch, name, 
     assert report.exit_code == 1
     assert "remove it" in str(refused.value)
     assert str(refused.value).startswith(f"{root / name}: ")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_file_is_named_also_where_no_start_needs_one(filled, tmp_path, monkeypatch, kind):
+    root = replaced(filled, tmp_path, monkeypatch, "RESTORED", kind)
+
+    (told,) = [one for one in looked(root).violations if one.file == "RESTORED"]
+    assert told.detail.startswith(f"it is a {kind} where a file of topics should be: remove it")
+    with topics.open(root) as store:
+        assert store.topic("t").state().count == 21
 
 
 def test_a_link_to_a_directory_is_one(filled, tmp_path):

@@ -25,11 +25,12 @@ from topics.host.directory.layout import (
     WAL_NAME,
 )
 from topics.host.directory.owner import LOCK_NAME
+from topics.host.directory.restored import RESTORED_FILE
 from topics.host.wal.archive import ARCHIVE_DIR
 from topics.kernel.ports import Disk
 
 _FILES: Final = re.compile(
-    rf"({FORMAT_FILE}|{LOCK_NAME}|{NOTE_FILE}|{re.escape(MANIFEST_FILE)})"
+    rf"({FORMAT_FILE}|{LOCK_NAME}|{NOTE_FILE}|{RESTORED_FILE}|{re.escape(MANIFEST_FILE)})"
     rf"|{META_DIR}/{SNAPSHOT_NAME}"
     rf"|(wal|{ARCHIVE_DIR})/{GENERATION_NAME}/{SHARD_NAME}/({WAL_NAME}|{CURRENT_FILE}|{re.escape(NEXT_FILE)})"
     rf"|topics/{TOPIC_NAME}/{SEGMENT_NAME}",
