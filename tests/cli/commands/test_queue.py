@@ -117,7 +117,12 @@ def test_a_lease_that_would_end_with_the_command_is_not_taken(call: Call) -> Non
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        (("claim", "q", "--lease", "1ms"), "--lease: must be from 100ms"),
+        (("claim", "q", "--lease", "1ms"), "--lease: must be from 100ms to 1d, not 1ms"),
+        (("extend", "q", "1", "--lease", "2d"), "--lease: must be from 100ms to 1d, not 2d"),
+        (("nack", "q", "1", "--delay", "9999w"), "--delay: must be from 0 to 36600d, not 9999w"),
+        (("claim", "q", "--max", "1001"), "--max: must be from 1 to 1000, not 1001 (see topics queue claim"),
+        (("ack", "q", "-15"), "SEQ: must be at least 1, not negative (see topics queue ack"),
+        (("ack", "q", "0"), "SEQ: must be at least 1, not 0 (see topics queue ack"),
         (("claim", "q", "--wait", "soon"), "--wait: 'soon' is not a number"),
         (("claim", "q", "--node", "n" * 200), "--node: 200 bytes are more"),
         (("ack", "q"), "Missing argument 'SEQ"),
@@ -185,6 +190,13 @@ def test_what_is_no_queue_is_refused_in_one_line(at: Call) -> None:
         assert refused.err.endswith("; nothing is stored\n")
     assert "topics create nope type=queue" in at("put", "nope", "--delay", "1s", stdin=b"1\n").err
     assert "nope" not in at("ls").text
+
+
+def test_a_job_is_not_put_off_for_less_than_was_asked(at: Call) -> None:
+    at("create", "q", "type=queue")
+    refused = at("put", "q", "--delay", "9999w", stdin=b"1\n")
+    assert (refused.code, refused.err) == (2, "topics: --delay: must be from 0 to 36600d, not 9999w\n")
+    assert at("queue", "stats", "q", "--json").lines[0]["delayed"] == 0
 
 
 def test_a_dedup_id_is_of_one_record(at: Call) -> None:

@@ -296,7 +296,7 @@ def _ask(found: TopicState) -> None:
 def _print_config(
     topic: str, config: TopicConfig, what: str, asked: Mapping[str, Any], *, as_json: bool
 ) -> None:
-    tell_moved(asked, config.echo(), lambda field: f"config.{field}")
+    tell_moved(asked, config.echo(), "config.")
     for idle in _idle(topic, config, asked):
         say(idle, "topics: ")
     if as_json:

@@ -13,11 +13,12 @@ import attrs
 import click
 
 from topics.cli.completion.types import SCHEDULE, TOPIC
-from topics.cli.core.failure import USAGE, Failed, tell_moved
+from topics.cli.core.failure import USAGE, Failed
 from topics.cli.core.group import Group
 from topics.cli.core.invocation import Invocation, common_options, json_option, milliseconds, pass_invocation
 from topics.cli.io.quantities import moment
 from topics.cli.io.terminal import json_line, print_table
+from topics.kernel.limits import EVERY_MS_MIN, JITTER_MS_MAX, TTL_MS_MAX
 
 if TYPE_CHECKING:
     from topics.calls.definitions.schedules import Schedule
@@ -49,7 +50,7 @@ def schedule() -> None:
     "--cron", metavar="EXPR", help="Minute, hour, day of month, month, day of week, as in '0 3 * * 1-5'."
 )
 @click.option(
-    "--every", "every_ms", callback=milliseconds, metavar="TIME",
+    "--every", "every_ms", callback=milliseconds(EVERY_MS_MIN, TTL_MS_MAX), metavar="TIME",
     help="Instead: so often, a second at least, as in 10s or 1h.",
 )  # fmt: skip
 @click.option(
@@ -63,14 +64,17 @@ def schedule() -> None:
 @click.option("--node", help="The record's node.")
 @click.option("--key", help="The record's key.")
 @click.option(
-    "--ttl", "ttl_ms", callback=milliseconds, metavar="TIME", help="The record expires so long after it was appended.",
+    "--ttl", "ttl_ms", callback=milliseconds(0, TTL_MS_MAX), metavar="TIME",
+    help="The record expires so long after it was appended.",
 )  # fmt: skip
 @click.option("--priority", type=click.IntRange(0, 9), help="Of a job.")
 @click.option(
-    "--delay", "delay_ms", callback=milliseconds, metavar="TIME", help="Of a job: not before so long."
-)
+    "--delay", "delay_ms", callback=milliseconds(0, TTL_MS_MAX), metavar="TIME",
+    help="Of a job: not before so long.",
+)  # fmt: skip
 @click.option(
-    "--jitter", "jitter_ms", callback=milliseconds, default="0ms", metavar="TIME", help="Fire up to so much later."
+    "--jitter", "jitter_ms", callback=milliseconds(0, JITTER_MS_MAX), default="0ms", metavar="TIME",
+    help="Fire up to so much later."
 )  # fmt: skip
 @click.option(
     "--catch-up", type=click.Choice(["last", "all", "none"]), default="last", show_default=True,
@@ -100,9 +104,6 @@ def put(
             name, topic, topics.Raw(record.encode()), cron=cron, every_ms=every_ms, timezone=timezone,
             jitter_ms=jitter_ms, catch_up=catch_up, **of_record,
         )  # fmt: skip
-    asked = {"every_ms": every_ms, "jitter_ms": jitter_ms, **of_record}
-    held = {"every_ms": made.every_ms, "jitter_ms": made.jitter_ms, **made.record}
-    tell_moved(asked, held, invocation.typed)
     _print_one(made, as_json=as_json)
 
 

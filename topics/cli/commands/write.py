@@ -34,6 +34,7 @@ from topics.cli.io.feed import FORMATS, Payloads, field_text, format_of, payload
 from topics.cli.io.interrupts import stopping_gently
 from topics.cli.io.quantities import counted
 from topics.cli.io.source import STDIN, BadLine, InputSource
+from topics.kernel.limits import TTL_MS_MAX
 
 if TYPE_CHECKING:
     from topics.calls.blocking import Topic, TopicStore
@@ -67,7 +68,7 @@ class RecordFlags:
 @click.option("--key-field", metavar="PATH", help="Take each record's key from this field.")
 @click.option("--priority", type=click.IntRange(0, 9), help="Of every job: 9 is handed out first, 0 last.")
 @click.option(
-    "--delay", "delay_ms", callback=milliseconds, metavar="TIME",
+    "--delay", "delay_ms", callback=milliseconds(0, TTL_MS_MAX), metavar="TIME",
     help="Hand out no job before this has passed, as in 5m.",
 )  # fmt: skip
 @click.option(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import io
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from topics.cli.io.quantities import parse_duration_ms
+from topics.cli.io.quantities import duration, parse_duration_ms
 from topics.cli.io.terminal import is_coloured, safe
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from topics.kernel.errors import TopicsError
 
 USAGE: Final = 2
+# Of click, whose words for a range are a formula.
+_OUT_OF_RANGE: Final = re.compile(
+    r"Invalid value for (?:'\S+' / )?'(\S+)': (\S+) is not in the range (?:x>=)?([\d.]+)(?:<=x<=([\d.]+))?"
+)
+_ROUND: Final = "[]\u2026"  # the name of an argument
 _SEQS: Final = frozenset(("--seq", "--from-seq", "--offset"))  # what others call a place in a topic
 
 
@@ -47,28 +53,31 @@ class Failed(Exception):
         self.root = root
 
 
-def asked_ms(option: str, text: str) -> int:
+def asked_ms(option: str, text: str, low: int = 0, high: int | None = None) -> int:
     """The time that an option was given. Raises `Failed`, naming the option."""
     try:
-        return parse_duration_ms(text)
+        asked = parse_duration_ms(text)
     except ValueError as error:
         raise Failed(f"{option}: {error}", code=USAGE) from None
+    if asked < low or (high is not None and asked > high):
+        bounds = f"at least {duration(low)}" if high is None else f"from {duration(low)} to {duration(high)}"
+        raise Failed(f"{option}: must be {bounds}, not {text}", code=USAGE)
+    return asked
 
 
-def tell_moved(
-    asked: Mapping[str, Any], held: Mapping[str, Any], typed: Callable[[str], str], within: str = ""
-) -> None:
-    """Say which numbers were out of range, for they are not refused (semantics 3). `asked`, `held`: by field, as given
-    and as answered; `within`: the field that these are fields of.
+def tell_moved(asked: Mapping[str, Any], held: Mapping[str, Any], within: str) -> None:
+    """Say which numbers were out of range, for a config's are not refused (semantics 3). `asked`, `held`: by field, as
+    given and as answered; `within`: what these are fields of.
     """
     for field, number in asked.items():
         holds = held.get(field)
         if isinstance(number, Mapping) and isinstance(holds, Mapping):
-            tell_moved(number, holds, typed, f"{within}{field}.")
+            tell_moved(number, holds, f"{within}{field}.")
         elif type(number) in (int, float) and holds is not None and holds != number:
             unit = " ms" if field.endswith("_ms") else ""
-            name = typed(within + field)
-            say(f"{name}: {number}{unit} is out of range, and was moved to {holds}{unit}", "topics: ")
+            say(
+                f"{within}{field}: {number}{unit} is out of range, and was moved to {holds}{unit}", "topics: "
+            )
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -151,17 +160,33 @@ def _usage(error: click.UsageError) -> str:
     message = message.replace(
         "a valid integer range", "a whole number"
     )  # click's word for what it is bounded by
+    message = _OUT_OF_RANGE.sub(_bounds, message)
     path = error.ctx.command_path if error.ctx is not None else "topics"
-    if isinstance(error, click.NoSuchOption) and error.ctx is not None and error.option_name in _SEQS:
-        if any("--from" in option.opts for option in error.ctx.command.params):
-            return f"No such option '{error.option_name}'; did you mean --from? (see {path} --help)"
-    if isinstance(error, click.NoSuchOption) and error.ctx is not None and _takes_fields(error.ctx.command):
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        message = _meant_by(error.option_name, error.ctx.command) or message
+    return f"{message} (see {path} --help)"
+
+
+def _meant_by(option: str, command: click.Command) -> str:
+    """What a word that looks like an option, and is none of this command, was perhaps meant to be; or nothing."""
+    for one in command.params if option[1:].isdecimal() else ():
+        if isinstance(one, click.Argument) and isinstance(one.type, click.IntRange):
+            return f"{one.human_readable_name.strip(_ROUND)}: must be at least {one.type.min}, not negative"
+    if option in _SEQS and any("--from" in one.opts for one in command.params):
+        return f"No such option '{option}'; did you mean --from?"
+    if _takes_fields(command):
         from topics.kernel.config import FIELDS
 
-        field = error.option_name.lstrip("-").replace("-", "_")
+        field = option.lstrip("-").replace("-", "_")
         if field in FIELDS:
-            return f"{error.option_name} is a field of the config: write {field}=VALUE (see {path} --help)"
-    return f"{message} (see {path} --help)"
+            return f"{option} is a field of the config: write {field}=VALUE"
+    return ""
+
+
+def _bounds(refused: re.Match[str]) -> str:
+    """In the words in which a time out of range is refused."""
+    option, given, low, high = refused.groups()
+    return f"{option.strip(_ROUND)}: must be {f'from {low} to {high}' if high else f'at least {low}'}, not {given}"
 
 
 def _takes_fields(command: click.Command) -> bool:

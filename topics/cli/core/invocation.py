@@ -192,9 +192,13 @@ def pass_invocation(command: Callable[Concatenate[Invocation, P], R]) -> Callabl
     return begun
 
 
-def milliseconds(_: click.Context, option: click.Parameter, given: str | None) -> int | None:
+def milliseconds(low: int = 0, high: int | None = None) -> Callable[..., int | None]:
     """Callback of an option that takes a time."""
-    return None if given is None else asked_ms(option.opts[-1], given)
+
+    def asked(_: click.Context, option: click.Parameter, given: str | None) -> int | None:
+        return None if given is None else asked_ms(option.opts[-1], given, low, high)
+
+    return asked
 
 
 def _names(option: click.Parameter) -> set[str]:

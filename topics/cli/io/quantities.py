@@ -60,6 +60,14 @@ def _amount(text: str, units: dict[str, int], form: str) -> int:
     return int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
 
 
+def duration(ms: int) -> str:
+    """`100ms`, `1d`: in the largest unit that has it whole, as it may be typed."""
+    unit = max(
+        (unit for unit, of_ms in DURATIONS_MS.items() if ms % of_ms == 0), key=DURATIONS_MS.__getitem__
+    )
+    return f"{ms // DURATIONS_MS[unit]}{unit}" if ms else "0"
+
+
 def size(count: int) -> str:
     """`512 B`, `1.2 MB`."""
     if count < 1000:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from topics.cli.completion.types import QUEUE
-from topics.cli.core.failure import USAGE, Failed, asked_ms, say
+from topics.cli.core.failure import Failed, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, milliseconds, pass_invocation
 from topics.cli.io.quantities import counted, moment
 from topics.cli.io.terminal import json_line
+from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN, TTL_MS_MAX
 
 if TYPE_CHECKING:
     from topics.calls.blocking import Queue, TopicStore
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 CLAIM_MAX = 1000
 
+_lease_ms = milliseconds(LEASE_MS_MIN, LEASE_MS_MAX)
 _node_option = click.option(
     "--node", help="Whose the leases are. Default: cli-USER@HOST, the same in each call here."
 )
@@ -42,16 +44,20 @@ _seqs_argument = click.argument("seqs", nargs=-1, required=True, type=click.IntR
     help="At most so many jobs.",
 )
 @_node_option
-@click.option("--lease", metavar="TIME", help="For how long, as in 30s. Default: as the queue says.")
 @click.option(
-    "--wait", "wait_ms", callback=milliseconds, metavar="TIME", default="0s",
+    "--lease", "lease_ms", callback=_lease_ms, metavar="TIME",
+    help="For how long, as in 30s. Default: as the queue says.",
+)  # fmt: skip
+@click.option(
+    "--wait", "wait_ms", callback=milliseconds(), metavar="TIME", default="0s",
     help="Where there is none, wait so long for one, as in 10s.",
 )  # fmt: skip
 @json_option
 @common_options
 @pass_invocation
 def claim(
-    invocation: Invocation, queue: str, count_max: int, node: str | None, lease: str | None, wait_ms: int, as_json: bool
+    invocation: Invocation, queue: str, count_max: int, node: str | None, lease_ms: int | None, wait_ms: int,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Lease jobs, and print them: a line a job, with its seq, the id of its lease, and its data.
 
@@ -63,7 +69,6 @@ def claim(
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
     from topics.cli.io.lines import data_on_one_line, job_line
 
-    lease_ms = None if lease is None else _lease_ms(lease)
     with invocation.there(fires=True) as store:
         _check_leases_last(store, queue)
         jobs = _hand(store, queue, node).get_many(count_max, timeout=wait_ms / 1000, lease_ms=lease_ms)
@@ -103,7 +108,7 @@ def ack(
 @_node_option
 @_lease_id_option
 @click.option(
-    "--delay", "delay_ms", callback=milliseconds, metavar="TIME",
+    "--delay", "delay_ms", callback=milliseconds(0, TTL_MS_MAX), metavar="TIME",
     help="How long they rest, as in 5m. Default: as the queue's retry_backoff says.",
 )  # fmt: skip
 @click.option("--reason", help="Why they failed: a peek and a dead letter show it.")
@@ -126,16 +131,17 @@ def nack(
 @_seqs_argument
 @_node_option
 @_lease_id_option
-@click.option("--lease", metavar="TIME", required=True, help="How long from now on, as in 60s.")
+@click.option(
+    "--lease", "lease_ms", callback=_lease_ms, metavar="TIME", required=True, help="How long from now on, as in 60s.",
+)  # fmt: skip
 @json_option
 @common_options
 @pass_invocation
 def extend(
     invocation: Invocation, queue: str, seqs: tuple[int, ...], node: str | None, lease_ids: tuple[str, ...],
-    lease: str, as_json: bool,
+    lease_ms: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Keep jobs for longer. Exit codes: 0 all of them · 1 some were skipped."""
-    lease_ms = _lease_ms(lease)
     with invocation.there() as store:
         hand = _hand(store, queue, node)
         _tell(hand, "extended", hand.extend(seqs, lease_ms, lease_ids=lease_ids or None), as_json=as_json)
@@ -168,15 +174,6 @@ def _check_leases_last(store: TopicStore, queue: str) -> None:
             f"{queue}: a lease would end with this command, which closes the directory: serve the directory, use "
             f"topics work {queue}, or run topics configure {queue} leases_durable=true"
         )
-
-
-def _lease_ms(text: str) -> int:
-    from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN
-
-    lease_ms = asked_ms("--lease", text)
-    if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
-        raise Failed(f"--lease: must be from {LEASE_MS_MIN}ms to {LEASE_MS_MAX}ms, not {text}", code=USAGE)
-    return lease_ms
 
 
 def _tell(hand: Queue, done: str, told: JobsSettled, *, as_json: bool) -> None:

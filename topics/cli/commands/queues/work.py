@@ -151,9 +151,8 @@ def _rules(
     from topics.cli.work.shift import WorkRules
     from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN
 
-    lease_ms = config.lease_ms if lease is None else asked_ms("--lease", lease)
-    if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
-        raise Failed(f"--lease: must be from {LEASE_MS_MIN}ms to {LEASE_MS_MAX}ms, not {lease}", code=USAGE)
+    asked = None if lease is None else asked_ms("--lease", lease, LEASE_MS_MIN, LEASE_MS_MAX)
+    lease_ms = config.lease_ms if asked is None else asked
     return WorkRules(
         concurrency=concurrency, lease_ms=lease_ms, grace_s=asked_ms("--grace", grace) / 1000,
         backs_off=config.retry_backoff is not None, until_empty=until_empty,
