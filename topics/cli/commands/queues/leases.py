@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -187,7 +188,25 @@ def _tell(hand: Queue, done: str, told: JobsSettled, *, as_json: bool) -> None:
         until = "" if told.deadline is None else f" until {moment(told.deadline)}"
         click.echo(f"{hand.name}: {counted(len(told.seqs), 'job')} {done}{until}")
     if told.skipped:
-        skipped = ", ".join(map(str, told.skipped))
-        raise Failed(
-            f"{hand.name}: skipped {skipped}: {hand.node} has no such lease (any more)", quiet=as_json
-        )
+        why = "" if as_json else _why_skipped(hand, told.skipped)
+        raise Failed(f"{hand.name}: skipped {why}", quiet=as_json)
+
+
+def _why_skipped(hand: Queue, skipped: Sequence[int]) -> str:
+    """`2: done already, or deleted; 3: …`, and where to look."""
+    from topics.kernel.errors import Code, Rejected
+
+    no_lease = f"{hand.node} has no such lease (any more)"
+    why: dict[str, list[int]] = {}
+    try:
+        head_seq = hand.state().head_seq
+        for seq in skipped:
+            is_there = any(job.seq == seq for job in hand.read(from_seq=seq - 1, limit=1).records)
+            gone = "done already, or deleted" if seq <= head_seq else "not put yet"
+            why.setdefault(no_lease if is_there else gone, []).append(seq)
+    except Rejected as refused:
+        if refused.code is not Code.FORBIDDEN:  # a key that works need not be one that reads
+            raise
+        why = {no_lease: list(skipped)}
+    told = "; ".join(f"{', '.join(map(str, seqs))}: {words}" for words, seqs in why.items())
+    return f"{told} (topics why {hand.name} --job {skipped[0]})"
