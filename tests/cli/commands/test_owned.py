@@ -40,6 +40,20 @@ def test_commands_on_the_directory_of_a_server_go_through_it(call: Call, tmp_pat
     assert answers[2].lines[0]["topic"] == "t"
 
 
+def test_compact_asks_a_server_for_checkpoints_and_says_what_comes_of_it(
+    call: Call, tmp_path: pathlib.Path
+) -> None:
+    with PrivateServer(tmp_path / "d", tmp_path, settings={"segment_max_events": "10"}) as server:
+        call("put", "t", "--durability", "fsync", "--url", server.url, stdin=b"1\n" * 30)
+        assert "2 checkpoints taken, and segments" in call("compact", "--url", server.url).text
+        files = sorted(path.name for path in (tmp_path / "d").rglob("*.data"))
+        call("delete", "t", "--before", "21", "--url", server.url)
+        assert call("compact", "--url", server.url, "--json").lines == [{"checkpoints": 2, "damages": []}]
+        left = sorted(path.name for path in (tmp_path / "d").rglob("*.data"))
+
+    assert (len(files), left) == (3, files[2:])
+
+
 @pytest.mark.rule("O2.20")
 def test_a_directory_that_a_process_has_embedded_says_what_to_do(call: Call, tmp_path: pathlib.Path) -> None:
     with topics.open("d"):

@@ -101,7 +101,6 @@ def test_a_list_and_the_version_are_the_servers(call: Call, server: PrivateServe
     assert f"topics {topics.__version__} at {server.url}" in call("version", "--url", server.url).text
     shown = {row["url"]["source"] for row in call("config", "show", "--json").lines}
     assert shown == {"TOPICS_URL"}
-    assert "gives space back by itself; compact is for a directory" in call("compact").err
 
 
 def test_a_server_and_a_directory_at_once_are_refused_naming_both(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from topics.engine.replies import TopicState
     from topics.kernel.config import TopicConfig
 
+_ROUNDS: Final = 2  # a snapshot and the one before it are kept, and what either needs
 fields_argument = click.argument("fields", type=FIELD, nargs=-1, metavar="[FIELD=VALUE]…")
 
 
@@ -206,28 +207,38 @@ def delete(invocation: Invocation, topic: str, before: int | None, match: str | 
 @common_options
 @pass_invocation
 def compact(invocation: Invocation, as_json: bool) -> None:
-    """Give back now the space of deleted, expired and evicted records of a directory.
+    """Give back the space of deleted, expired and evicted records: of a directory all of it, now.
 
     A server does that by itself, and so does a store that stays open; one that is only used by commands does not. A
-    segment that is damaged stays as it is, and the exit code is 1.
+    server is asked for checkpoints now, and gives back the rest while it serves. A segment that is damaged stays as it
+    is, and the exit code is 1.
     """
     from topics.cli.target.known import known_damages
     from topics.embed.store import Store
 
     with invocation.there() as store:
-        if not isinstance(store, Store):
-            raise Failed(
-                f"{store.where} gives space back by itself; compact is for a directory (--data)", code=USAGE
+        found: list[str] = []
+        if isinstance(store, Store):
+            told = len(store.damages)
+            result = store.compact()
+            found = [str(damage) for damage in store.damages[told:]]
+            done = attrs.asdict(result)
+            removed = counted(result.segments_removed, "segment")
+            words = f"{size(result.bytes_freed)} of segments given back, {removed} removed"
+        else:
+            for _ in range(_ROUNDS):
+                store.checkpoint()
+            done = {"checkpoints": _ROUNDS}
+            words = (
+                f"{_ROUNDS} checkpoints taken, and segments in which nothing lives went with them; those that are half"
+                " dead the server writes anew from now on, beside its work (topics_segment_freed_bytes_total of"
+                " /metrics tells how much that was)"
             )
-        told = len(store.damages)
-        result = store.compact()
-        found = [str(damage) for damage in store.damages[told:]]
         known = known_damages(store)
     if as_json:
-        _print_json({**attrs.asdict(result), "damages": [one.text for one in known]})
+        _print_json({**done, "damages": [one.text for one in known]})
     else:
-        removed = counted(result.segments_removed, "segment")
-        click.echo(f"{store.where}: {size(result.bytes_freed)} of segments given back, {removed} removed")
+        click.echo(f"{store.where}: {words}")
     for damage in found:
         say(f"{damage}; it stays as it is, see topics fsck {store.where}", "DAMAGED: ", colour="red")
     if known:
