@@ -175,7 +175,7 @@ def test_what_the_store_knows_to_be_damaged_is_told_behind_the_backup_and_the_co
     assert "b: 2 topics as of 20" in taken.text
     (damage,) = fields["damages"]
     assert damage.startswith("topic 'orders' seqs 1-30: 30 of 30 records are not in topics/")
-    assert call("delete", "orders", "--before", "31", "--data", data).code == 0
+    assert call("delete", "orders", "--before", "31", "--yes", "--data", data).code == 0
     assert call("backup", "b3", "--data", data).code == 0
     pathlib.Path("taken.data").rename(segment)
 
@@ -186,7 +186,7 @@ def test_a_server_tells_the_same_of_its_backup(call: Call, data: str, tmp_path: 
     with PrivateServer(tmp_path / data, tmp_path) as server:
         taken = call("backup", "b", "--url", server.url)
         (fields,) = call("backup", "b2", "--url", server.url, "--json").lines
-        call("delete", "orders", "--before", "31", "--url", server.url)
+        call("delete", "orders", "--before", "31", "--yes", "--url", server.url)
         after = call("backup", "b3", "--url", server.url)
 
     assert (taken.code, taken.err) == (1, TOLD)

@@ -126,6 +126,20 @@ def test_rm_asks_and_takes_all_or_none(call: Call) -> None:
     assert call("ls", "--json").lines[0]["topic"] == "t"
 
 
+def test_a_delete_that_leaves_nothing_asks_first(call: Call) -> None:
+    call("put", "t", stdin=b"1\n2\n3\n")
+    assert call("delete", "t", "--before", "3").text == "t: 2 records deleted, 1 record left\n"
+    refused = call("delete", "t", "--before", "4")
+    assert (refused.code, refused.err) == (
+        2,
+        "topics: stdin is no terminal, so delete cannot ask: pass --yes to delete every record of 't', 1 up"
+        " to its head, 3\n",
+    )
+    assert call("delete", "t", "--before", "99", "--match", "a").text == "t: 0 records deleted, 1 record left\n"
+    assert call("delete", "t", "--before", "99", "--yes").text == "t: 1 record deleted, none left\n"
+    assert call("delete", "t", "--before", "99").code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -231,7 +245,7 @@ def test_compact_fails_for_damage_that_its_start_has_told(call: Call) -> None:
         assert answer.code == 1
         assert [damage.partition(":")[0] for damage in answer.lines[0]["damages"]] == ["topic 't' seqs 1-10"]
         assert answer.err.count("DAMAGED: ") == 1
-    call("delete", "t", "--before", "11")
+    call("delete", "t", "--before", "11", "--yes")
     assert call("compact").code == 0
 
 

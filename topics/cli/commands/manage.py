@@ -22,6 +22,7 @@ from topics.cli.io.quantities import counted, moment, parse_duration_ms, parse_s
 from topics.cli.io.terminal import is_terminal, json_line, print_table
 
 if TYPE_CHECKING:
+    from topics.calls.blocking import Topic
     from topics.calls.messages import TopicSummary
     from topics.engine.replies import TopicState
     from topics.kernel.config import TopicConfig
@@ -161,7 +162,7 @@ def rm(invocation: Invocation, topics: tuple[str, ...], yes: bool, if_empty: boo
         states = [store.topic(name).state() for name in dict.fromkeys(topics)]  # all are there, or none goes
         for found in states:
             if not yes:
-                _ask(found)
+                _ask("rm", f"delete {found.topic!r} with {counted(found.count, 'record')}", found.topic)
             deleted = store.delete(found.topic, if_empty=if_empty)
             if as_json:
                 _print_json({"topic": found.topic, "deleted": deleted})
@@ -177,13 +178,16 @@ def rm(invocation: Invocation, topics: tuple[str, ...], yes: bool, if_empty: boo
     metavar="TAG",
     help='The records with this tag; or \'["tag", "Glob", "us*"]\': with those that begin so.',
 )
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 @common_options
 @pass_invocation
-def delete(invocation: Invocation, topic: str, before: int | None, match: str | None, as_json: bool) -> None:
+def delete(
+    invocation: Invocation, topic: str, before: int | None, match: str | None, yes: bool, as_json: bool
+) -> None:
     """Delete records of a topic, for good: below a seq, with a tag, or both at once.
 
-    Readers get no tombstone for these: what is deleted on purpose is not lost.
+    Readers get no tombstone for these: what is deleted on purpose is not lost. Asks first if --before leaves nothing.
     """
     if others := click.get_current_context().args:
         which = f"--before {others[0]} deletes those below that seq, " if others[0].isdecimal() else ""
@@ -194,7 +198,10 @@ def delete(invocation: Invocation, topic: str, before: int | None, match: str | 
     if before is None and match is None:
         raise Failed("say which records: --before SEQ, --match TAG, or both", code=USAGE)
     with invocation.there() as store:
-        reply = store.topic(topic).delete(before_seq=before, match=parse_match(match))
+        handle = store.topic(topic)
+        if before is not None and match is None and not yes:
+            _ask_for_all(handle, before)
+        reply = handle.delete(before_seq=before, match=parse_match(match))
     if as_json:
         _print_json(attrs.asdict(reply))
         return
@@ -295,13 +302,29 @@ def _parse_value(name: str, text: str) -> Any:
         raise Failed(f"config.{name}: {error}", code=USAGE) from None
 
 
-def _ask(found: TopicState) -> None:
-    if not is_terminal(sys.stdin):
-        raise Failed(
-            f"stdin is no terminal, so rm cannot ask: pass --yes to delete {found.topic!r}", code=USAGE
+def _ask_for_all(topic: Topic, before: int) -> None:
+    """Where nothing would be left, as `rm` does. A key that may delete need not be one that may look."""
+    from topics.kernel.errors import Code, Rejected
+
+    try:
+        found = topic.state()
+    except Rejected as refused:
+        if refused.code is not Code.FORBIDDEN:
+            raise
+        return
+    if before > found.head_seq and found.count:
+        _ask(
+            "delete",
+            f"delete every record of {topic.name!r}, {found.count:,} up to its head, {found.head_seq}",
+            topic.name,
         )
-    if not click.confirm(f"delete {found.topic} with {counted(found.count, 'record')}?", err=True):
-        raise Failed(f"{found.topic!r} is kept")
+
+
+def _ask(command: str, what: str, topic: str) -> None:
+    if not is_terminal(sys.stdin):
+        raise Failed(f"stdin is no terminal, so {command} cannot ask: pass --yes to {what}", code=USAGE)
+    if not click.confirm(f"{what}?", err=True):
+        raise Failed(f"{topic!r} is kept")
 
 
 def _print_config(
