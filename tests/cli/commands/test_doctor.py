@@ -14,6 +14,8 @@ import pytest
 
 import topics
 from topics.cli.commands.doctor import CheckVerdict, file_system_of, judged_syncs, sync_times, there
+from topics.host.directory.layout import NEXT_FILE
+from topics.kernel.limits import MIB
 
 
 def found(call: Callable[..., Any], *arguments: str) -> tuple[int, dict[str, dict[str, str]]]:
@@ -89,6 +91,23 @@ def test_too_little_room_is_bad_and_says_from_when_writes_are_refused(call):
     assert code == 1
     assert checks["space"]["verdict"] == "bad"
     assert "min_free_bytes" in checks["space"]["advice"]
+
+
+def test_the_next_log_file_counts_unless_it_is_there(call, tmp_path):
+    """A store that nobody has written to yet reserves it before it takes anything (decision 141)."""
+    disk = os.statvfs(tmp_path)
+    kept = disk.f_bavail * disk.f_frsize - 512 * MIB
+    sizes = ("--set", f"min_free_bytes={kept}", "--set", "wal_file_first=1GiB", "--set", "wal_file_max=1GiB")
+    code, checks = found(call, *sizes, "--set", "port=0")
+    assert (code, checks["space"]["verdict"]) == (1, "bad")
+    assert checks["space"]["advice"].endswith(", and 1.1 GB for the next log file beside it: make room")
+
+    shard = tmp_path / "topics-data" / "wal" / "gen-0" / "shard-00"
+    shard.mkdir(parents=True)
+    with (shard / NEXT_FILE).open("wb") as file:
+        file.truncate(1024 * MIB)
+    _, checks = found(call, *sizes, "--set", "port=0")
+    assert checks["space"]["verdict"] == "warning"
 
 
 def test_a_port_that_somebody_has_is_a_warning(call):

@@ -130,12 +130,14 @@ def test_a_delete_that_leaves_nothing_asks_first(call: Call) -> None:
     call("put", "t", stdin=b"1\n2\n3\n")
     assert call("delete", "t", "--before", "3").text == "t: 2 records deleted, 1 record left\n"
     refused = call("delete", "t", "--before", "4")
+    cannot_ask = "topics: stdin is no terminal, so delete cannot ask: pass --yes to "
     assert (refused.code, refused.err) == (
         2,
-        "topics: stdin is no terminal, so delete cannot ask: pass --yes to delete every record of 't', 1 up"
-        " to its head, 3\n",
+        f"{cannot_ask}delete every record of 't', 1 up to its head, 3\n",
     )
-    assert call("delete", "t", "--before", "99", "--match", "a").text == "t: 0 records deleted, 1 record left\n"
+    assert (
+        call("delete", "t", "--before", "99", "--match", "a").text == "t: 0 records deleted, 1 record left\n"
+    )
     assert call("delete", "t", "--before", "99", "--yes").text == "t: 1 record deleted, none left\n"
     assert call("delete", "t", "--before", "99").code == 0
 

@@ -16,7 +16,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
@@ -165,23 +166,24 @@ def _owner_of(data: Path) -> Mapping[str, object] | None:
 
 def _space(settings: Settings) -> Finding:
     status = os.statvfs(there(settings.data))
-    free, kept = status.f_bavail * status.f_frsize, settings.options().min_free_bytes
+    free, options = status.f_bavail * status.f_frsize, settings.options()
+    kept, log_file = options.min_free_bytes, _next_log_file(settings.data, options.limits.wal_file_first)
     found = f"{size(free)} free"
-    if free < kept:
-        return Finding(
-            "space",
-            CheckVerdict.BAD,
-            found,
-            f"writes are refused below min_free_bytes, {size(kept)}: make room",
-        )
-    if free < 10 * kept:
-        return Finding(
-            "space",
-            CheckVerdict.WARNING,
-            found,
-            f"near min_free_bytes, {size(kept)}, where writes are refused",
-        )
+    what = f"min_free_bytes, {size(kept)}"
+    if log_file:
+        what += f", and {size(log_file)} for the next log file beside it"
+    if free < kept + log_file:
+        return Finding("space", CheckVerdict.BAD, found, f"writes are refused below {what}: make room")
+    if free < 10 * (kept + log_file):
+        return Finding("space", CheckVerdict.WARNING, found, f"near {what}, where writes are refused")
     return Finding("space", CheckVerdict.OK, found)
+
+
+def _next_log_file(data: Path, first: int) -> int:
+    """The bytes that it still takes from the disk, at the least, before anything is written."""
+    from topics.host.directory.layout import NEXT_FILE
+
+    return max(first - sum(file.st_size for file in _log_files(data, NEXT_FILE)), 0)
 
 
 def _syncs(settings: Settings) -> Finding:
@@ -238,7 +240,7 @@ def _files(settings: Settings) -> Finding:
 
 def _clock(settings: Settings) -> Finding:
     """No file that is written now may be newer than now."""
-    newest_s = max(map(_written_s, (settings.data / "wal").glob("**/*")), default=0.0)
+    newest_s = max((file.st_mtime for file in _log_files(settings.data, "*")), default=0.0)
     ahead_s = newest_s - time.time()
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if ahead_s > AHEAD_S:
@@ -247,13 +249,13 @@ def _clock(settings: Settings) -> Finding:
     return Finding("clock", CheckVerdict.OK, now)
 
 
-def _written_s(path: Path) -> float:
-    """0 of what is no file: a server may take it away meanwhile."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return 0.0
-    return status.st_mtime if stat.S_ISREG(status.st_mode) else 0.0
+def _log_files(data: Path, name: str) -> Iterator[os.stat_result]:
+    """What the system tells of each that is called so. A server may take one away meanwhile."""
+    for path in (data / "wal").glob(f"**/{name}"):
+        with suppress(FileNotFoundError):
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                yield status
 
 
 def _port(settings: Settings) -> Finding:
