@@ -182,8 +182,24 @@ def _stored_config(encoded: bytes) -> TopicConfig:
     return parse_config(msgspec.json.decode(encoded), record_bytes_max=U64_MAX)
 
 
+def _kind_and_value(value: object) -> str:
+    """Of a value that is refused; which it was where that may be a slip: `a string ('1O0')`."""
+    return f"{json_kind(value)} ({value!r:.40})" if isinstance(value, (str, float)) else json_kind(value)
+
+
 def _number(low: int, high: int) -> Callable[[str, object], int]:
-    return lambda field, value: clamped(field, value, low=low, high=high)
+    def parse(field: str, value: object) -> int:
+        if isinstance(value, (str, float)):
+            raise invalid(field, f"must be a whole number, not {_kind_and_value(value)}")
+        return clamped(field, value, low=low, high=high)
+
+    return parse
+
+
+def _flag(field: str, value: object) -> bool:
+    if isinstance(value, (str, float)):
+        raise invalid(field, f"must be true or false, not {_kind_and_value(value)}")
+    return flag(field, value)
 
 
 def _choice(options: type[Enum]) -> Callable[[str, object], Enum]:
@@ -201,7 +217,9 @@ def _priority(field: str, value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise invalid(field, f"must be null or a whole number from -1000 to 1000, not {json_kind(value)}")
+        raise invalid(
+            field, f"must be null or a whole number from -1000 to 1000, not {_kind_and_value(value)}"
+        )
     return min(max(value, -1000), 1000)
 
 
@@ -209,15 +227,21 @@ def _topic_or_null(field: str, value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise invalid(field, f"must be null or a topic name, not {json_kind(value)}")
+        raise invalid(field, f"must be null or a topic name, not {_kind_and_value(value)}")
     return check_topic_name(value, field=field)
+
+
+_BACKOFF_FORM: Final = '{"base_ms": 5000, "factor": 2, "max_ms": 60000}'
+_RATE_FORM: Final = '{"count": 10, "per_ms": 1000}'
 
 
 def _backoff(field: str, value: object) -> RetryBackoff | None:
     if value is None:
         return None
     if not isinstance(value, Mapping) or set(value) != {"base_ms", "factor", "max_ms"}:
-        raise invalid(field, "must be null or an object of base_ms, factor and max_ms")
+        raise invalid(
+            field, f"must be null or an object of base_ms, factor and max_ms, as in {_BACKOFF_FORM}"
+        )
     factor = value["factor"]
     if isinstance(factor, bool) or not isinstance(factor, (int, float)) or math.isnan(factor):
         raise invalid(f"{field}.factor", f"must be a number, not {factor!r:.80}")
@@ -230,7 +254,7 @@ def _rate_limit(field: str, value: object) -> RateLimit | None:
     if value is None:
         return None
     if not isinstance(value, Mapping) or set(value) != {"count", "per_ms"}:
-        raise invalid(field, "must be null or an object of count and per_ms")
+        raise invalid(field, f"must be null or an object of count and per_ms, as in {_RATE_FORM}")
     return RateLimit(
         count=clamped(f"{field}.count", value["count"], low=1, high=U32_MAX),
         per_ms=clamped(f"{field}.per_ms", value["per_ms"], low=1, high=WINDOW_MS_MAX),
@@ -244,30 +268,30 @@ _PARSERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "cap_bytes": _number(0, CAP_MAX),
     "discard": _choice(Discard),
     "durability": _choice(Durability),
-    "durable": flag,
+    "durable": _flag,
     "priority": _priority,
-    "auto_priority": flag,
-    "auto_create": flag,
+    "auto_priority": _flag,
+    "auto_create": _flag,
     "idempotency_window_ms": _number(0, WINDOW_MS_MAX),
     "dedup_window_ms": _number(0, WINDOW_MS_MAX),
     "dedup_max_entries": _number(0, DEDUP_ENTRIES_MAX),
-    "dedupe_node": flag,
+    "dedupe_node": _flag,
     "compression": _choice(Compression),
     "compression_min_bytes": _number(0, CAP_MAX),
     "max_record_bytes": _number(1, CAP_MAX),
-    "replicated": flag,
+    "replicated": _flag,
     "lease_ms": _number(LEASE_MS_MIN, LEASE_MS_MAX),
     "claim_jitter_ms": _number(0, 5000),
     "max_deliveries": _number(0, U32_MAX),
     "dead_letter": _topic_or_null,
     "retry_backoff": _backoff,
-    "leases_durable": flag,
+    "leases_durable": _flag,
     "starvation_ms": _number(0, WINDOW_MS_MAX),
     "starvation_share": _number(1, 100),
     "max_in_flight": _number(0, U32_MAX),
     "max_in_flight_per_key": _number(0, U32_MAX),
     "rate_limit": _rate_limit,
-    "require_lease_id": flag,
+    "require_lease_id": _flag,
 }
 FIELDS: Final = tuple(sorted(_PARSERS))
 QUEUE_FIELDS: Final = frozenset(

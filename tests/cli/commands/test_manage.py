@@ -157,6 +157,23 @@ def test_a_delete_that_leaves_nothing_asks_first(call: Call) -> None:
         (("configure", "t", "--ttl"), 2, "No such option '--ttl'"),
         (("create", "u", "ttl_ms=soon"), 2, "config.ttl_ms: 'soon' is not a number with ms"),
         (("create", "u", "cap_bytes=1XB"), 2, "config.cap_bytes"),
+        (("create", "u", "cap_records=1O"), 2, "must be a whole number, not a string ('1O')"),
+        (("create", "u", "cap_records=1.5"), 2, "must be a whole number, not a decimal number (1.5)"),
+        (
+            ("create", "u", "retry_backoff=5s"),
+            2,
+            'base_ms, factor and max_ms, as in {"base_ms": 5000, "factor": 2, "max_ms": 60000}\n',
+        ),
+        (
+            ("create", "u", "dedupe_node=no"),
+            2,
+            "must be true or false, not a string ('no')",
+        ),
+        (
+            ("create", "u", "rate_limit=5"),
+            2,
+            'count and per_ms, as in {"count": 10, "per_ms": 1000}\n',
+        ),
         (("create", "u", "cap_records=-1"), 2, "config.cap_records: must not be negative"),
         (("create", "u", "discard=new"), 2, "must be one of 'old', 'reject'"),
         (("create", "u", "discard"), 2, "FIELD=VALUE"),
