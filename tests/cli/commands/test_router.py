@@ -37,6 +37,19 @@ def test_a_router_is_put_looked_at_and_ended(at: Call) -> None:
     assert (gone.code, "'all' does not exist" in gone.err) == (1, True)
 
 
+@pytest.mark.parametrize("command", ["show", "rm"])
+def test_for_one_that_is_not_there_those_are_named_that_are(at: Call, command: str) -> None:
+    at("create", "t")
+    assert " holds no routers yet\n" in at("router", command, "copys").err
+    at("router", "put", "copies", "--source", "t", "--dest", "u")
+    meant = at("router", command, "copys")
+    assert (meant.code, meant.err) == (
+        1,
+        "topics: router 'copys' does not exist; did you mean copies?\n",
+    )
+    assert at("router", command, "x").err.endswith("; `topics router ls` lists what there is\n")
+
+
 def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
     at("router", "put", "r", "--source", "a", "--dest", "b")
     for arguments, said in (
@@ -46,7 +59,10 @@ def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
         (("s", "--source", "a", "--dest", "c", "--existing"), "'c' does not exist"),
         (("s", "--source", "a", "--dest", "a"), "another topic"),
         (("s", "--source", "a", "--dest", "c", "--filter", "x*y"), "Glob"),
-        (("s", "--source", "a", "--dest", "c", "--filter", '["tag", "Eq", "x"]'), "--filter: name a tag"),
+        (
+            ("s", "--source", "a", "--dest", "c", "--filter", '["tag", "Eq", "x"]'),
+            "--filter: is a tag, as in us, or how",
+        ),
         ((">s", "--source", "a", "--dest", "c"), "no router's name"),
     ):
         answer = at("router", "put", *arguments)

@@ -86,6 +86,19 @@ def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
     assert "topics create missing type=queue;" in of_a_job.err
 
 
+@pytest.mark.parametrize("command", ["show", "rm", "next"])
+def test_for_one_that_is_not_there_those_are_named_that_are(at: Call, command: str) -> None:
+    at("create", "t")
+    assert " holds no schedules yet\n" in at("schedule", command, "nightli").err
+    at("schedule", "put", "nightly", "--topic", "t", "--every", "1h")
+    meant = at("schedule", command, "nightli")
+    assert (meant.code, meant.err) == (
+        1,
+        "topics: schedule 'nightli' does not exist; did you mean nightly?\n",
+    )
+    assert at("schedule", command, "x").err.endswith("; `topics schedule ls` lists what there is\n")
+
+
 @pytest.mark.parametrize(
     ("option", "time", "bounds"),
     [

@@ -66,7 +66,11 @@ def put(
     What comes into the source behind this is copied into the dest, which has one source.
     """
     if glob is not None and glob.startswith("["):
-        raise Failed("--filter: name a tag, as in us, or how tags begin, as in 'us*'", code=USAGE)
+        raise Failed(
+            f"--filter: is a tag, as in us, or how tags begin, as in 'us*'; {glob!r:.80} begins as the JSON of a match,"
+            " which is not taken here",
+            code=USAGE,
+        )
     operator = "Glob" if glob is not None and "*" in glob else "Eq"
     with invocation.writing() as store:
         made = store.put_router(

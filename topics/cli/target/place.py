@@ -281,7 +281,9 @@ def _said_by(refused: Exception, store: TopicStore) -> Exception:
 
 
 def meant(refused: Exception, store: TopicStore) -> Exception:
-    """For a topic that is not there: which one was perhaps meant, or what there is. For a consumer: how to make it."""
+    """For a topic, router or schedule that is not there: which one was perhaps meant, or what there is. For a consumer:
+    how to make it.
+    """
     from topics.kernel.errors import Code, Rejected, TopicsError
 
     assert isinstance(refused, Rejected)
@@ -289,15 +291,23 @@ def meant(refused: Exception, store: TopicStore) -> Exception:
         make = f"topics consumer set {refused.detail.get('topic')} {refused.detail.get('consumer')}"
         message = refused.message.replace(": put it first", f"; {make} makes it")
         return Rejected(refused.code, message, **refused.detail)
-    if refused.code is not Code.TOPIC_NOT_FOUND:
-        return refused
     try:
-        names = [row.topic for row in store.list()]
+        match refused.code:
+            case Code.TOPIC_NOT_FOUND:
+                kind, command, names = "topic", "ls", [row.topic for row in store.list()]
+            case Code.ROUTER_NOT_FOUND:
+                kind, command, names = "router", "router ls", [row.router for row in store.routers()]
+            case Code.SCHEDULE_NOT_FOUND:
+                kind, command, names = "schedule", "schedule ls", [row.schedule for row in store.schedules()]
+            case _:
+                return refused
     except TopicsError:  # a key may not list them
         return refused
-    hint = near(str(refused.detail.get("topic", "")), names)
+    hint = near(str(refused.detail.get(kind, "")), names)
     if not hint:
-        hint = "; `topics ls` lists what there is" if names else f"; {store.where} holds no topics yet"
+        hint = (
+            f"; `topics {command}` lists what there is" if names else f"; {store.where} holds no {kind}s yet"
+        )
     return Rejected(refused.code, f"{refused.message}{hint}", **refused.detail)
 
 
