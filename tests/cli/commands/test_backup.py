@@ -424,3 +424,13 @@ def test_a_damaged_format_of_a_backup_is_a_finding_that_names_it(
 
     assert answer.code == 1, (answer.text, answer.err)
     assert "FORMAT" in [one.get("file") for one in told]
+
+
+@pytest.mark.parametrize("command", ["backup", "restore"])
+def test_directories_that_are_made_above_the_one_named_are_told(call: Call, command: str) -> None:
+    call("put", "t", stdin=b"1\n")
+    assert call("backup", "first").err == ""
+    given = ("restore", "first") if command == "restore" else ("backup",)
+    assert call(*given, "second").err == ""
+    assert call(*given, "no/such/third").err == "topics: made the directory no/such too\n"
+    assert call("export", "t", "not/here/t.jsonl").code == 1

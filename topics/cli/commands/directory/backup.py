@@ -9,7 +9,8 @@ Exit codes of `verify`: 0 it is whole · 1 it is not · 2 it could not be looked
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,7 +64,8 @@ def backup(invocation: Invocation, dest: Path, with_cold: bool, look: bool, as_j
 
     with invocation.there() as store, bytes_bar("backup") as tell:
         known = known_damages(store)
-        written = store.backup(dest, with_cold=with_cold, tell=tell)
+        with _telling_parents(dest):
+            written = store.backup(dest, with_cold=with_cold, tell=tell)
     if as_json:
         _print_json(_written_fields(dest, written, known))
     else:
@@ -74,6 +76,16 @@ def backup(invocation: Invocation, dest: Path, with_cold: bool, look: bool, as_j
     _tell_known(dest, known)
     code = _look_at(invocation, dest, as_json=as_json) if look else 0
     raise click.exceptions.Exit(max(code, 1 if known else 0))
+
+
+@contextmanager
+def _telling_parents(dest: Path) -> Iterator[None]:
+    """Directories above `dest` are made with it, as above a data directory; it may have been a slip, so it is said."""
+    parent = dest.parent
+    is_there = parent.is_dir()
+    yield
+    if not is_there:
+        say(f"made the directory {parent} too", "topics: ", colour="cyan")
 
 
 def _tell_known(dest: Path, known: Sequence[KnownDamage]) -> None:
@@ -229,7 +241,7 @@ def restore(
         if not place.is_dir():
             raise Failed(f"{field}: {place} is no directory: {what}", code=COULD_NOT)
     try:
-        with bytes_bar(dest.name) as tell:
+        with bytes_bar(dest.name) as tell, _telling_parents(dest):
             disks = [ReadOnlyDisk(log) for log in logs]
             names = [str(log) for log in logs]
             restored = rebuild(ReadOnlyDisk(directory), dest, logs=disks, names=names, goal=goal, tell=tell)
