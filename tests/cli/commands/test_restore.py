@@ -146,7 +146,7 @@ def test_what_a_restore_to_a_moment_leaves_out_is_no_loss(call: Call, goal: str)
         expected = expected if goal == "--to-time" else 4
         topics_there = [store.topic(name) for name in ("disk", "fsync", "memory")]
         last_kept = max(one.ts for topic in topics_there for one in topic.records() if one.seq <= 4)
-    reached = ("--to-time", str(moment)) if goal == "--to-time" else ("--to-seq", "disk=4")
+    reached = ("--to-ts", str(moment)) if goal == "--to-time" else ("--to-seq", "disk=4")
     done = call("restore", "nightly", "again", "--archive", "data", *reached)
     assert done.code == 0, done.err
     note = read_restored(ReadOnlyDisk("again"))

@@ -54,8 +54,9 @@ from_option = click.option(
 )
 since_option = click.option("--since", metavar="AGO", help="The records of the last 5m, 2h, 1d …")
 from_ts_option = click.option(
-    "--from-ts", metavar="TIME", help="The records since this time: ms since 1970, or 2026-11-21T14:30 (UTC)."
-)
+    "--from-time", "--from-ts", "from_ts", metavar="TIME",
+    help="The records since this time: ms since 1970, or 2026-11-21T14:30 (UTC).",
+)  # fmt: skip
 match_option = click.option(
     "--match", metavar="TAG", help='Only this tag; or \'["tag", "Glob", "us*"]\': those that begin so.'
 )

@@ -197,7 +197,10 @@ def _look_at(invocation: Invocation, directory: Path, *, as_json: bool) -> int:
     help="The log behind the backup: a data directory, whose archive/ and wal/ are read, or a copy of either. "
     "May be given again.",
 )  # fmt: skip
-@click.option("--to-time", metavar="TIME", help="Up to this moment: ms since 1970, or as 2026-11-21T14:30.")
+@click.option(
+    "--to-ts", "--to-time", "to_time", metavar="TIME",
+    help="Up to this moment: ms since 1970, or as 2026-11-21T14:30.",
+)  # fmt: skip
 @click.option(
     "--to-seq",
     "seqs",
