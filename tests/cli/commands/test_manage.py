@@ -126,6 +126,18 @@ def test_rm_asks_and_takes_all_or_none(call: Call) -> None:
     assert call("ls", "--json").lines[0]["topic"] == "t"
 
 
+def test_what_ends_with_a_topic_is_told(call: Call) -> None:
+    call("create", "t")
+    call("create", "other")
+    call("router", "put", "copies", "--source", "t", "--dest", "u")
+    call("schedule", "put", "tick", "--topic", "t", "--every", "1h")
+    call("schedule", "put", "tock", "--topic", "other", "--every", "1h")
+    assert "to delete 't' with 0 records, router copies, schedule tick\n" in call("rm", "t").err
+    assert call("rm", "t", "--yes").text == "t: deleted, with 0 records, router copies, schedule tick\n"
+    assert [row["schedule"] for row in call("schedule", "ls", "--json").lines] == ["tock"]
+    assert call("router", "ls", "--json").out == b""
+
+
 def test_a_delete_that_leaves_nothing_asks_first(call: Call) -> None:
     call("put", "t", stdin=b"1\n2\n3\n")
     assert call("delete", "t", "--before", "3").text == "t: 2 records deleted, 1 record left\n"

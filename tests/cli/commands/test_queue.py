@@ -100,7 +100,7 @@ def test_jobs_are_done_by_hand_in_calls_of_their_own(at: Call) -> None:
     done = at("queue", "ack", "q", "1")
     assert (done.code, done.err) == (
         1,
-        "topics: q: skipped 1: done already, or deleted (topics why q --job 1)\n",
+        "topics: q: skipped 1: no job any more: done, given up or deleted (topics why q --job 1)\n",
     )
     assert at("queue", "claim", "q", "--json", "--node", "w").lines[0]["$seq"] == 4
     rows = at("queue", "ack", "q", "3", "4", "--node", "w", "--json")

@@ -72,6 +72,7 @@ def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
         (("--every", "1h", "--timezone", "Europe/Berlin"), "--timezone goes with --cron"),
         (("--every", "soon"), "--every: 'soon'"),
         (("--every", "1h", "--record", "{"), "--record: is not JSON"),
+        (("--every", "1h", "--record", "hello"), "; a text is JSON in quotes, as in '\"text\"'\n"),
         (("--every", "1h", "--tag", ""), "--tag: must not be empty"),
         (("--every", "1h", "--delay", "1s"), "--delay: topic 't' is a log"),
         (("--cron", "0 3 * * *", "--timezone", "Mars"), "no time zone"),
@@ -96,6 +97,7 @@ def test_for_one_that_is_not_there_those_are_named_that_are(at: Call, command: s
         1,
         "topics: schedule 'nightli' does not exist; did you mean nightly?\n",
     )
+    assert "every 1h" in at("schedule", "ls").text
     assert at("schedule", command, "x").err.endswith("; `topics schedule ls` lists what there is\n")
 
 

@@ -45,6 +45,7 @@ def test_a_command_nobody_knows_and_one_that_was_perhaps_meant(call: Call) -> No
         ("router create r", "'router create'; did you mean put? (see topics router --help)"),
         ("key delete k", "'key delete'; did you mean revoke?"),
         ("schedule shwo", "'schedule shwo'; did you mean show?"),
+        ("queue create q", "'queue create'; did you mean topics create? queue has ack, claim"),
         ("config zebra", "'config zebra'; config has show (see topics config --help)"),
     ],
 )

@@ -22,7 +22,7 @@ from topics.cli.io.quantities import counted, moment, parse_duration_ms, parse_s
 from topics.cli.io.terminal import is_terminal, json_line, print_table
 
 if TYPE_CHECKING:
-    from topics.calls.blocking import Topic
+    from topics.calls.blocking import Topic, TopicStore
     from topics.calls.messages import TopicSummary
     from topics.engine.replies import TopicState
     from topics.kernel.config import TopicConfig
@@ -157,17 +157,18 @@ def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
 @common_options
 @pass_invocation
 def rm(invocation: Invocation, topics: tuple[str, ...], yes: bool, if_empty: bool, as_json: bool) -> None:
-    """Delete topics, with everything in them. Asks first."""
+    """Delete topics, with everything in them; routers and schedules of theirs end. Asks first."""
     with invocation.there() as store:
         states = [store.topic(name).state() for name in dict.fromkeys(topics)]  # all are there, or none goes
         for found in states:
+            going = ", ".join([counted(found.count, "record"), *_of_topic(store, found.topic)])
             if not yes:
-                _ask("rm", f"delete {found.topic!r} with {counted(found.count, 'record')}", found.topic)
+                _ask("rm", f"delete {found.topic!r} with {going}", found.topic)
             deleted = store.delete(found.topic, if_empty=if_empty)
             if as_json:
                 _print_json({"topic": found.topic, "deleted": deleted})
             else:
-                click.echo(f"{found.topic}: deleted, with {counted(found.count, 'record')}")
+                click.echo(f"{found.topic}: deleted, with {going}")
 
 
 @click.command(context_settings={"allow_extra_args": True})
@@ -300,6 +301,19 @@ def _parse_value(name: str, text: str) -> Any:
         return parse(text)
     except ValueError as error:
         raise Failed(f"config.{name}: {error}", code=USAGE) from None
+
+
+def _of_topic(store: TopicStore, topic: str) -> list[str]:
+    """The routers and schedules that end with it. A key that may delete need not be one that may look."""
+    from topics.kernel.errors import Code, Rejected
+
+    try:
+        found = [f"router {one.router}" for one in store.routers() if topic in (one.source, one.dest)]
+        return found + [f"schedule {one.schedule}" for one in store.schedules() if one.topic == topic]
+    except Rejected as refused:
+        if refused.code is not Code.FORBIDDEN:
+            raise
+        return []
 
 
 def _ask_for_all(topic: Topic, before: int) -> None:

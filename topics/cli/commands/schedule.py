@@ -16,7 +16,7 @@ from topics.cli.completion.types import SCHEDULE, TOPIC
 from topics.cli.core.failure import USAGE, Failed
 from topics.cli.core.group import Group
 from topics.cli.core.invocation import Invocation, common_options, json_option, milliseconds, pass_invocation
-from topics.cli.io.quantities import moment
+from topics.cli.io.quantities import duration, moment
 from topics.cli.io.terminal import json_line, print_table
 from topics.kernel.limits import EVERY_MS_MIN, JITTER_MS_MAX, TTL_MS_MAX
 
@@ -119,6 +119,8 @@ def _named_as_here(topic: str, *, is_job: bool) -> Iterator[None]:
         if field.startswith("record."):
             option = "record" if field == "record.data" else field.removeprefix("record.")
             message = option + refused.message.removeprefix(field)
+            if option == "record" and "is not JSON" in message:
+                message += "; a text is JSON in quotes, as in '\"text\"'"
             raise Rejected(refused.code, message, **{**refused.detail, "field": option}) from refused
         if refused.code is not Code.TOPIC_NOT_FOUND:
             raise
@@ -219,7 +221,7 @@ def _print_one(found: Schedule, *, as_json: bool) -> None:
         ("schedule", found.schedule),
         ("topic", found.topic),
         ("when", _when(found)),
-        ("jitter", f"up to {found.jitter_ms:,} ms"),
+        ("jitter", f"up to {duration(found.jitter_ms)}" if found.jitter_ms else "none"),
         ("catch up", found.catch_up),
         ("last fired", moment(found.last_fired)),
         ("next", moment(found.next_fire)),
@@ -232,7 +234,7 @@ def _print_one(found: Schedule, *, as_json: bool) -> None:
 
 
 def _when(found: Schedule) -> str:
-    return f"{found.cron} ({found.timezone})" if found.cron else f"every {found.every_ms:,} ms"
+    return f"{found.cron} ({found.timezone})" if found.cron else f"every {duration(found.every_ms or 0)}"
 
 
 def _local(instant_ms: int, timezone: str) -> str:

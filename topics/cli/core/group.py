@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Final
+from typing import Final, cast
 
 import click
 
@@ -44,7 +44,12 @@ class Group(click.Group):
         if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
             word, rest = args[0], ""
             if ctx.parent is not None:  # of a group there are few: all are named
-                word, rest = f"{ctx.info_name} {word}", f"; {ctx.info_name} has {', '.join(known)}"
+                whole = cast("click.Group", ctx.parent.command).list_commands(ctx.parent)
+                hint = f"; did you mean topics {word}?" if word in whole else ""
+                word, rest = (
+                    f"{ctx.info_name} {word}",
+                    f"{hint or ';'} {ctx.info_name} has {', '.join(known)}",
+                )
             said = f"there is no command {word!r}{meant(args[0], known) or rest}"
             raise click.UsageError(said, ctx=ctx)
         return super().resolve_command(ctx, args)

@@ -193,7 +193,7 @@ def _tell(hand: Queue, done: str, told: JobsSettled, *, as_json: bool) -> None:
 
 
 def _why_skipped(hand: Queue, skipped: Sequence[int]) -> str:
-    """`2: done already, or deleted; 3: …`, and where to look."""
+    """`2: no job any more …; 3: …`, and where to look."""
     from topics.kernel.errors import Code, Rejected
 
     no_lease = f"{hand.node} has no such lease (any more)"
@@ -202,7 +202,7 @@ def _why_skipped(hand: Queue, skipped: Sequence[int]) -> str:
         head_seq = hand.state().head_seq
         for seq in skipped:
             is_there = any(job.seq == seq for job in hand.read(from_seq=seq - 1, limit=1).records)
-            gone = "done already, or deleted" if seq <= head_seq else "not put yet"
+            gone = "no job any more: done, given up or deleted" if seq <= head_seq else "not put yet"
             why.setdefault(no_lease if is_there else gone, []).append(seq)
     except Rejected as refused:
         if refused.code is not Code.FORBIDDEN:  # a key that works need not be one that reads
