@@ -188,6 +188,8 @@ def _kind_and_value(value: object) -> str:
 
 
 def _number(low: int, high: int) -> Callable[[str, object], int]:
+    assert 0 <= low < high
+
     def parse(field: str, value: object) -> int:
         if isinstance(value, (str, float)):
             raise invalid(field, f"must be a whole number, not {_kind_and_value(value)}")
