@@ -109,8 +109,18 @@ def test_rm_asks_on_a_terminal(on_terminal: Run) -> None:
         store.topic("t").put(1)
 
     code, printed = on_terminal("rm", "t", typed=b"n\n")
-    assert (code, b"delete t with 1 record?" in printed) == (1, True)
+    assert (code, b"delete 't' with 1 record?" in printed) == (1, True)
     code, _ = on_terminal("rm", "t", typed=b"y\n")
     assert code == 0
     with topics.open("topics-data") as store:
         assert store.list() == []
+
+
+def test_a_delete_of_all_records_asks_on_a_terminal(on_terminal: Run) -> None:
+    with topics.open("topics-data") as store:
+        store.topic("t").put(1)
+
+    code, printed = on_terminal("delete", "t", "--before", "9", typed=b"n\n")
+    assert (code, b"delete every record of 't', 1 up to its head, 1?" in printed) == (1, True)
+    code, printed = on_terminal("delete", "t", "--before", "9", typed=b"y\n")
+    assert (code, b"t: 1 record deleted, none left" in printed) == (0, True)
