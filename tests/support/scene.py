@@ -35,7 +35,7 @@ class Scene:
         self.clock = ManualClock()
         self.entropy = SeededEntropy(seed)
         self.options = StoreOptions(
-            shards=shards, limits=limits or USUAL, checking=True, min_free_bytes=4096, **options
+            shards=shards, limits=limits or USUAL, checking=True, **{"min_free_bytes": 4096} | options
         )
         self.opened = None
 
