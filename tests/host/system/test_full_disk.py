@@ -18,7 +18,7 @@ from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
 from topics.host.directory.layout import wal_path
 from topics.host.segments.appending import append_pieces
 from topics.kernel.errors import Code, Fatal, Rejected
-from topics.kernel.limits import WAL_FILE_GROWTH
+from topics.kernel.limits import WAL_FILE_GROWTH, Limits
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
@@ -289,6 +289,18 @@ def test_where_a_large_log_file_does_not_fit_a_smaller_one_does_and_they_grow_ag
         put(scene, 1)
     assert scene.disk.size(wal_path(wal.file)) == largest
     assert len(scene.read("t")) == scene.engine.catalog.find("t").head_seq
+
+
+def test_a_short_disk_is_written_but_for_the_reserve_and_what_no_next_file_fits_into():
+    """A next file that takes all the room has none behind it, and without that nothing more is written."""
+    limits = Limits(wal_file_first=8192, wal_file_max=8 * 8192, wal_reserve=2048)
+    for room in range(2 * 8192, 12 * 8192, 1000):
+        scene = Scene(limits=limits, min_free_bytes=MIN_FREE)
+        scene.disk.free = MIN_FREE + room
+        scene.open()
+        fill(scene)
+        assert scene.opened.writers[0].wal.appended >= room - 3 * 8192, room
+        assert scene.disk.free >= MIN_FREE
 
 
 def test_a_reserved_file_is_made_larger_for_a_write_where_there_is_room_for_the_difference():

@@ -166,14 +166,14 @@ class WalFile:
 
     def wanted_reserve(self, needed: int = 0, free: int | None = None) -> int | None:
         """Size the next file should be reserved with now; None if the reserve is good. `needed`: of one write. `free`:
-        bytes that it may take beside those it has. Where it does not fit it is a step of growth smaller, or more of
-        them, but no smaller than the first file (decision 141).
+        bytes that it may take beside those it has. Where it would take more than half it is a step of growth smaller,
+        or more of them, but no smaller than the first file: it is of no use without one behind it (decision 141).
         """
         first, largest = self._limits.wal_file_first, self._limits.wal_file_max
         size = min(max(self._size * WAL_FILE_GROWTH, first), largest)
         least = max(min(first, size), needed + HEADER_SIZE + 2 * MARK_SIZE)
         size = max(size, least)
-        while free is not None and size > max(free + self._reserved, least):
+        while free is not None and size > max((free + self._reserved) // 2, least):
             size = max(size // WAL_FILE_GROWTH, least)
         return None if self._reserved >= size else size
 
