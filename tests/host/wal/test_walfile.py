@@ -199,6 +199,29 @@ def test_what_room_says_fits_without_a_new_reserve():
         carry_out_ops(log.disk, plan.write)
 
 
+@pytest.mark.rule("T3.22", "T3.23")
+@pytest.mark.parametrize("first", [100, 300])
+def test_what_room_says_fits_also_while_a_batch_with_a_mark_is_on_its_way(first):
+    """Deletes took the last of a file on a full disk, one mark more was due, and its shard was read-only."""
+    log = Log(SMALL)
+    log.write(sync=True)
+    room, file, overhead = log.wal.room(), log.wal.file, log.batch(size=0).size
+    for size in (first, room - first):
+        log.write(size=size - overhead, sync=True)
+    log.mark()
+
+    assert log.wal.file == file
+    assert len(log.marks()) == 3
+
+
+@pytest.mark.parametrize("needed", [0, 1, 1000, MIB - 1, MIB, MIB + 1, 5 * MIB])
+def test_a_file_that_is_reserved_for_a_write_has_room_for_it(needed):
+    log = Log(SMALL)
+    size = log.reserve(needed)
+    assert log.wal.room() >= needed
+    assert size == SMALL.wal_file_max or log.wal.room() < needed + MARK_SIZE
+
+
 def test_without_a_reserve_there_is_room_in_the_present_file_only():
     log = Log(SMALL)
     before = log.wal.room()
@@ -206,7 +229,7 @@ def test_without_a_reserve_there_is_room_in_the_present_file_only():
 
     assert before - log.batch(size=100).size == log.wal.room()
     log.reserve()
-    assert log.wal.room() == 4096 - HEADER_SIZE - 2 * MARK_SIZE
+    assert log.wal.room() == 4096 - HEADER_SIZE - 3 * MARK_SIZE
 
 
 # Marks.

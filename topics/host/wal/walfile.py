@@ -20,13 +20,25 @@ from topics.codec.log.control import MARK_FRAME, CommitMark, encode_mark
 from topics.codec.log.walheader import HEADER_SIZE, WalHeader
 from topics.engine.batch import WalBatch, WalPosition
 from topics.host.directory.layout import CURRENT_FILE, NEXT_FILE, hint, shard_dir, wal_path
-from topics.kernel.limits import WAL_FILE_GROWTH, WAL_RESERVE_STEP, Limits
+from topics.kernel.limits import MIB, WAL_FILE_GROWTH, WAL_RESERVE_STEP, Limits
 from topics.kernel.ports import Disk, Entropy
 from topics.log.regions import WalFileId
 
 MARK_SIZE: Final = MARK_FRAME.size
 _TWO_MARKS: Final = 2 * MARK_SIZE
-_HEADER_AND_MARKS: Final = HEADER_SIZE + _TWO_MARKS
+
+
+def _bytes_with_marks(size: int) -> int:
+    """Of so many bytes of batches with the most that their marks take: that of the batch on its way, of the next one,
+    and the last. And one a MiB: no more batches than that wait, by what is one batch.
+    """
+    return size + (3 + size // MIB) * MARK_SIZE
+
+
+def _bytes_without_marks(size: int) -> int:
+    """The other way round."""
+    size = max(size - 3 * MARK_SIZE, 0)
+    return size - size // (MIB + MARK_SIZE) * MARK_SIZE
 
 
 class Create(msgspec.Struct, frozen=True):
@@ -155,9 +167,8 @@ class WalFile:
 
     def room(self) -> int:
         """Bytes of batches that surely fit: into this file, or else into the reserved next one (storage 3)."""
-        here = self._size - self._tail - _TWO_MARKS
-        there = self._reserved - _HEADER_AND_MARKS
-        return max(here, there, 0)
+        size = max(self._size - self._tail, self._reserved - HEADER_SIZE)
+        return _bytes_without_marks(size)
 
     @property
     def reserved_bytes(self) -> int:
@@ -171,7 +182,7 @@ class WalFile:
         """
         first, largest = self._limits.wal_file_first, self._limits.wal_file_max
         size = min(max(self._size * WAL_FILE_GROWTH, first), largest)
-        least = max(min(first, size), needed + HEADER_SIZE + 2 * MARK_SIZE)
+        least = max(min(first, size), HEADER_SIZE + _bytes_with_marks(needed))
         size = max(size, least)
         while free is not None and size > max((free + self._reserved) // 2, least):
             size = max(size // WAL_FILE_GROWTH, least)
@@ -179,7 +190,7 @@ class WalFile:
 
     def least_reserve(self) -> int | None:
         """Size of the smallest next file that serves deletes on a full disk; None if there is room for them."""
-        size = self._limits.wal_reserve + HEADER_SIZE + 2 * MARK_SIZE
+        size = HEADER_SIZE + _bytes_with_marks(self._limits.wal_reserve)
         return None if self.room() >= self._limits.wal_reserve or self._reserved >= size else size
 
     def reserve(self, size: int) -> list[DiskOp]:
@@ -329,9 +340,9 @@ class WalFile:
 
     def _begin_file(self, size: int) -> list[DiskOp]:
         ops: list[DiskOp] = []
-        needed = size + HEADER_SIZE + 2 * MARK_SIZE
-        if self._reserved < needed:
-            wanted = self.wanted_reserve(size) or needed
+        if self._reserved < HEADER_SIZE + size + _TWO_MARKS:  # the first one: else `room` would have been less
+            wanted = self.wanted_reserve(size)
+            assert wanted is not None
             ops += self.reserve(wanted)
             self.reserved(wanted)
         self.file = WalFileId(self.generation, self.shard, self._next_frame)
