@@ -24,7 +24,6 @@ from topics.log.regions import SegmentId
 
 META_DIR: Final = "meta"
 KEPT_MAX: Final = 2
-_SMALL_IN_RESERVE: Final = KEPT_MAX + 2  # the kept ones, the next beside them, and as much for the log
 _TEMPORARY: Final = f"{META_DIR}/snapshot.tmp"
 SNAPSHOT_NAME: Final = r"snapshot\.(?P<number>[0-9]{4,18})\.bin"  # the next number of any fits, too
 _NAME: Final = re.compile(SNAPSHOT_NAME, re.ASCII)
@@ -77,9 +76,9 @@ def read_snapshot(disk: Disk, number: int) -> Snapshot:
 def write_snapshot(disk: Disk, number: int, snapshot: Snapshot, *, free_min: int = 0) -> Kept:
     """Keep a snapshot, atomically and durably. All it refers to is durable already.
 
-    `free_min`: bytes that stay free on the disk, but for a small snapshot, which may take a quarter of them: with it
-    space comes back. Those that are kept and the next one fit so, with the deletes between. A large one holds much of
-    the log that there was no room to copy, and would fill the disk.
+    `free_min`: bytes that stay free on the disk, but for a snapshot which is so small that all that are kept would fit
+    at its size, and the next one beside them: with it space comes back. A large one holds much of the log that there
+    was no room to copy, and would fill the disk.
 
     Raises:
         OSError: it is not kept, and what was written of it is given back: the disk may be full.
@@ -89,8 +88,11 @@ def write_snapshot(disk: Disk, number: int, snapshot: Snapshot, *, free_min: int
         raise OSError(
             errno.EFBIG, f"{len(data)} bytes of state, and at most {SNAPSHOT_BYTES_MAX} are kept", _TEMPORARY
         )
-    if len(data) > free_min // _SMALL_IN_RESERVE and disk.free_bytes() < free_min + len(data):
-        raise OSError(errno.ENOSPC, f"no room for {len(data)} bytes", _TEMPORARY)
+    free = disk.free_bytes()
+    if free < free_min + len(data):
+        taken = sum(disk.size(snapshot_path(before)) or 0 for before in find_snapshots(disk))
+        if free + taken < (KEPT_MAX + 1) * len(data):
+            raise OSError(errno.ENOSPC, f"no room for {len(data)} bytes", _TEMPORARY)
     if not disk.names(META_DIR):
         disk.make_dir(META_DIR)
         disk.sync_dir("")

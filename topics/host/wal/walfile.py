@@ -340,7 +340,7 @@ class WalFile:
 
     def _begin_file(self, size: int) -> list[DiskOp]:
         ops: list[DiskOp] = []
-        if self._reserved < HEADER_SIZE + size + _TWO_MARKS:  # the first one: else `room` would have been less
+        if self._reserved < HEADER_SIZE + size + _TWO_MARKS:  # it is the first one, by `room`
             wanted = self.wanted_reserve(size)
             assert wanted is not None
             ops += self.reserve(wanted)
