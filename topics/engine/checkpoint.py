@@ -95,6 +95,20 @@ class Checkpoints:
             lane.topic_id: lane.durable_seq for lane in self._state.lanes.values() if lane.topic is not None
         }
 
+    def left(self, goals: dict[int, int]) -> int:
+        """Bytes of records up to the goals that are in the log alone. Costs a look at each record."""
+        size = 0
+        for topic_id, goal in goals.items():
+            lane = self._state.lanes.get(topic_id)
+            if lane is not None and (topic := lane.topic) is not None and self._is_copied(lane, topic):
+                assert goal <= lane.durable_seq, "what is copied is durable"
+                first = max(topic.segments.stored_seq + 1, topic.index.base_seq)
+                if first <= goal:
+                    size += sum(
+                        topic.index.lengths[topic.index.position(first) : topic.index.position(goal + 1)]
+                    )
+        return size
+
     def plan(self, goals: dict[int, int], bytes_max: int = PLAN_BYTES_MAX) -> list[Piece]:
         """What to copy next, at most one piece a topic; empty when everything up to the goals is in segments.
 

@@ -11,9 +11,11 @@
 touches the engine only between its steps, so the driver holds its lock there and lets go of it in `Blocking`. Other
 background work is a generator of the same steps; `due` says which is to be run now, one at a time.
 
-On a full disk a round copies what there is room for above `min_free_bytes`, and nothing if there is none. It goes on
-all the same: a snapshot is small, it is what `min_free_bytes` are for, and with it go the logs and segments of what was
-deleted. What a round that was broken off has begun is begun anew by the next: it rests on nothing of it.
+On a full disk a round copies what there is room for above `min_free_bytes`, and nothing if there is none; but the
+little that is left of a log whose other records were deleted may take some of them, for then all of that log goes. The
+round goes on all the same: a snapshot is small, it is what `min_free_bytes` are for, and with it go the logs and
+segments of what was deleted. What a round that was broken off has begun is begun anew by the next: it rests on nothing
+of it.
 """
 
 from __future__ import annotations
@@ -48,6 +50,9 @@ from topics.log.regions import SegmentId
 
 TOGETHER: Final = 32  # pieces that share syncs: three files each, open at once
 PLANS_IN_ROOM: Final = 4  # where there is little room, a plan may take a part of it
+COPIES_IN_RESERVE: Final = (
+    8  # of `min_free_bytes` such a part is for copies of the little that lives in the log
+)
 AGAIN_MS: Final = 60_000  # a round that was refused or failed leaves so long to what is done between rounds
 LOW_MS: Final = 10_000  # on a full disk a round that lets something go is due so soon
 
@@ -216,7 +221,7 @@ class Checkpointer:
             raise Rejected(
                 Code.DISK_LOW,
                 "no space for a checkpoint of all records above min_free_bytes "
-                f"({self._min_free_bytes}): free some, or delete records",
+                f"({self._min_free_bytes}): free some, delete records, or lower min_free_bytes",
             )
 
     def _rewriting(self) -> Steps | None:
@@ -259,8 +264,9 @@ class Checkpointer:
         """Copy what is durable. False if there is no room for all of it: then the rest stays in the log."""
         goals = self.engine.checkpoints.goals()
         self.held_up.limit(goals, asked=asked)
+        keeps = self._keeps_free(goals)
         while True:
-            yield Blocking(self._look_for_room)
+            yield Blocking(partial(self._look_for_room, keeps))
             pieces = self.engine.checkpoints.plan(
                 goals, bytes_max=min(PLAN_BYTES_MAX, max(self._room // PLANS_IN_ROOM, 1))
             )
@@ -269,7 +275,7 @@ class Checkpointer:
             for start in range(0, len(pieces), TOGETHER):
                 some = pieces[start : start + TOGETHER]
                 if start:
-                    yield Blocking(self._look_for_room)
+                    yield Blocking(partial(self._look_for_room, keeps))
                 fitting = [
                     piece
                     for piece, needed in zip(some, accumulate(map(space_of, some)), strict=True)
@@ -297,9 +303,16 @@ class Checkpointer:
         self.reclaimer.give_up(segment, why)
         self.engine.checkpoints.give_up_segment(segment)
 
-    def _look_for_room(self) -> None:
-        """How much may be written: so much more is kept free."""
-        self._room = max(self.disk.free_bytes("topics") - self._min_free_bytes, 0)
+    def _keeps_free(self, goals: dict[int, int]) -> int:
+        """What copies leave free. If little is left they may take some of `min_free_bytes`, for all of the log goes."""
+        share = self._min_free_bytes // COPIES_IN_RESERVE
+        is_low = any(writer.disk_low for writer in self.writers)
+        is_little = is_low and self.engine.checkpoints.left(goals) <= share // 2
+        return self._min_free_bytes - share if is_little else self._min_free_bytes
+
+    def _look_for_room(self, keeps: int) -> None:
+        """How much may be written."""
+        self._room = max(self.disk.free_bytes("topics") - keeps, 0)
 
     def _places(self, image: StateImage) -> list[LogPlace]:
         """Where each shard's log is, those of earlier generations too."""
