@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from topics.codec.log.control import CommitMark, Control
 from topics.codec.log.frame import encode_run
@@ -19,6 +21,8 @@ from topics.host.wal.walfile import (
     SyncDir,
     WalFile,
     WalWrite,
+    bytes_with_marks,
+    bytes_without_marks,
     carry_out_ops,
 )
 from topics.kernel.columns import RecordColumns
@@ -220,6 +224,14 @@ def test_a_file_that_is_reserved_for_a_write_has_room_for_it(needed):
     size = log.reserve(needed)
     assert log.wal.room() >= needed
     assert size == SMALL.wal_file_max or log.wal.room() < needed + MARK_SIZE
+
+
+@pytest.mark.rule("T3.22", "T3.23")
+@given(st.integers(0, 5), st.integers(-200, 200))
+def test_whatever_is_free_what_fits_into_it_fits_with_its_marks_and_no_byte_more(mib, beside):
+    free = max(mib * (MIB + MARK_SIZE) + 3 * MARK_SIZE + beside, bytes_with_marks(0))
+    fits = bytes_without_marks(free)
+    assert bytes_with_marks(fits) <= free < bytes_with_marks(fits + 1)
 
 
 def test_without_a_reserve_there_is_room_in_the_present_file_only():

@@ -28,17 +28,18 @@ MARK_SIZE: Final = MARK_FRAME.size
 _TWO_MARKS: Final = 2 * MARK_SIZE
 
 
-def _bytes_with_marks(size: int) -> int:
+def bytes_with_marks(size: int) -> int:
     """Of so many bytes of batches with the most that their marks take: that of the batch on its way, of the next one,
     and the last. And one a MiB: no more batches than that wait, by what is one batch.
     """
     return size + (3 + size // MIB) * MARK_SIZE
 
 
-def _bytes_without_marks(size: int) -> int:
-    """The other way round."""
-    size = max(size - 3 * MARK_SIZE, 0)
-    return size - size // (MIB + MARK_SIZE) * MARK_SIZE
+def bytes_without_marks(free: int) -> int:
+    """The most bytes of batches that fit into so many with their marks; 0 if none do."""
+    free = max(free - 3 * MARK_SIZE, 0)
+    marked, rest = divmod(free, MIB + MARK_SIZE)
+    return marked * MIB + min(rest, MIB - 1)  # with a byte more there is a mark more
 
 
 class Create(msgspec.Struct, frozen=True):
@@ -168,7 +169,7 @@ class WalFile:
     def room(self) -> int:
         """Bytes of batches that surely fit: into this file, or else into the reserved next one (storage 3)."""
         size = max(self._size - self._tail, self._reserved - HEADER_SIZE)
-        return _bytes_without_marks(size)
+        return bytes_without_marks(size)
 
     @property
     def reserved_bytes(self) -> int:
@@ -182,7 +183,7 @@ class WalFile:
         """
         first, largest = self._limits.wal_file_first, self._limits.wal_file_max
         size = min(max(self._size * WAL_FILE_GROWTH, first), largest)
-        least = max(min(first, size), HEADER_SIZE + _bytes_with_marks(needed))
+        least = max(min(first, size), HEADER_SIZE + bytes_with_marks(needed))
         size = max(size, least)
         while free is not None and size > max((free + self._reserved) // 2, least):
             size = max(size // WAL_FILE_GROWTH, least)
@@ -190,7 +191,7 @@ class WalFile:
 
     def least_reserve(self) -> int | None:
         """Size of the smallest next file that serves deletes on a full disk; None if there is room for them."""
-        size = HEADER_SIZE + _bytes_with_marks(self._limits.wal_reserve)
+        size = HEADER_SIZE + bytes_with_marks(self._limits.wal_reserve)
         return None if self.room() >= self._limits.wal_reserve or self._reserved >= size else size
 
     def reserve(self, size: int) -> list[DiskOp]:
