@@ -50,8 +50,8 @@ export function jobs(topic) {
     await Promise.all(lists.map((list) => list.load(isForced, (state) => call("peek", { params: { topic }, body: { state, limit: SHOWN_MAX }, signal }).then(({ jobs }) => jobs))))
     if (deadLetter === null) return
     await letters.load(isForced, async () => {
-      const { head_seq: head, count: letters } = await call("topic", { params: { topic: deadLetter }, query: { touch: false }, signal })
-      unable(redriveAll, letters === 0 && `There is no dead letter in ${deadLetter}.`)
+      const { head_seq: head, count: live } = await call("topic", { params: { topic: deadLetter }, query: { touch: false }, signal })
+      unable(redriveAll, live === 0 && `There is no dead letter in ${deadLetter}.`)
       const { records } = await call("read", { params: { topic: deadLetter }, body: { from_seq: Math.max(0, head - LETTERS_MAX), limit: LETTERS_MAX }, signal })
       return records.reverse()
     })

@@ -64,7 +64,7 @@ function figuresOf({ version, uptime_ms: uptime }, figures, before) {
       rss !== null && ["Memory", bytes(rss)], cpu !== null && ["CPU", `${Math.round(cpu * 100)} %`],
       ["Errors of ours", count(sum("request_bugs_total") + sum("connection_bugs_total"))]),
     el("h2", {}, "What it holds"),
-    facts(["Topics", count(sum("topics"))], ["Records", count(sum("records"))], ["Data of records", bytes(sum("record_bytes"))],
+    facts(["Topics", count(sum("topics"))], ["Records", count(sum("records"))], ["Stored", bytes(sum("record_bytes"))],
       ["Segments", filesOf("hot")], ["Cold segments", filesOf("cold"), sum("cold_store_failing") > 0 && el("strong", {}, " their store fails")],
       ["Schedules", count(sum("schedules")), sum("schedules_blocked") > 0 && el("strong", {}, ` ${count(sum("schedules_blocked"))} find no room`)],
       ["Dead letters without room", count(sum("dead_letter_blocked"))]),
@@ -77,7 +77,7 @@ function figuresOf({ version, uptime_ms: uptime }, figures, before) {
 
 function logOf(figures, before) {
   const size = figures.sum("topics_wal_size_bytes"), rounds = figures.sum("topics_checkpoints_total") ?? 0
-  return facts(size !== null && ["Size of the log", bytes(size)], ["Sync, p50 / p99", pairOf(SYNC, figures, before)],
+  return facts(size !== null && ["Size of the log", bytes(size)], ["fsync p50 / p99", pairOf(SYNC, figures, before)],
     ["Checkpoints since the start", count(rounds), figures.sum("topics_checkpoints_failed") > 0 && el("strong", {}, " the last failed")])
 }
 
@@ -113,7 +113,7 @@ const BANDS = { below_0: "below 0", 0: "0 to 249", 250: "250 to 499", 500: "500 
 function pressureOf({ pressure, step, signals, bands, held_topics: held, coalesce_ms: coalesce, commit_ms: commit }) {
   const waiting = Object.keys(BANDS).filter((band) => bands[band] > 0).map((band) => `${count(bands[band])} of priority ${BANDS[band]}`)
   return [el("h2", {}, "Pressure"), facts(
-    ["Pressure, of 1", el("meter", { min: 0, max: 1, low: 0.2, high: 0.6, optimum: 0, value: pressure, "aria-label": "Pressure" }), ` ${pressure.toFixed(2)}`],
+    ["Pressure", el("meter", { min: 0, max: 1, low: 0.2, high: 0.6, optimum: 0, value: pressure, "aria-label": "Pressure" }), ` ${pressure.toFixed(2)}`],
     ["Left off", LEFT_OFF[step] ?? step], ["Topics still to be told", waiting.length === 0 ? "none" : waiting.join(", ")],
     ["They wait for", duration(signals.scheduling_latency_ms)], ["Busy", `${Math.round(signals.busy * 100)} %`], ["Topics not told", count(held)],
     ["News is gathered for", duration(coalesce)], ["Syncs are gathered for", duration(commit)])]
