@@ -37,17 +37,25 @@ def test_a_router_is_put_looked_at_and_ended(at: Call) -> None:
     assert (gone.code, "'all' does not exist" in gone.err) == (1, True)
 
 
-@pytest.mark.parametrize("command", ["show", "rm"])
-def test_for_one_that_is_not_there_those_are_named_that_are(at: Call, command: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "command", "puts"),
+    [
+        *[("router", name, "--source t --dest u") for name in ("show", "rm")],
+        *[("schedule", name, "--topic t --every 1h") for name in ("show", "rm", "next")],
+    ],
+)
+def test_for_one_that_is_not_there_those_are_named_that_are(
+    at: Call, kind: str, command: str, puts: str
+) -> None:
     at("create", "t")
-    assert " holds no routers yet\n" in at("router", command, "copys").err
-    at("router", "put", "copies", "--source", "t", "--dest", "u")
-    meant = at("router", command, "copys")
+    assert f" holds no {kind}s yet\n" in at(kind, command, "copys").err
+    at(kind, "put", "copies", *puts.split())
+    meant = at(kind, command, "copys")
     assert (meant.code, meant.err) == (
         1,
-        "topics: router 'copys' does not exist; did you mean copies?\n",
+        f"topics: {kind} 'copys' does not exist; did you mean copies?\n",
     )
-    assert at("router", command, "x").err.endswith("; `topics router ls` lists what there is\n")
+    assert at(kind, command, "x").err.endswith(f"; `topics {kind} ls` lists what there is\n")
 
 
 def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:

@@ -28,6 +28,7 @@ def test_a_schedule_is_put_looked_at_and_ended(at: Call) -> None:
     assert at("schedule", "ls", "--json").lines[0] == made
     table = " ".join(at("schedule", "ls").text.split())
     assert "nightly jobs 0 3 29 2 * (Europe/Berlin) never" in table
+    assert "tick jobs every 1w never" in table
     assert "no schedules whose name begins with 'x'" in at("schedule", "ls", "--prefix", "x").text
     assert '{"do": "backup"}' in at("schedule", "show", "nightly").text
     assert at("schedule", "show", "nightly", "--json").lines[0] == made
@@ -85,20 +86,6 @@ def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
     assert "topic 'missing' does not exist; make it first: topics create missing;" in missing.err
     of_a_job = at("schedule", "put", "s", "--topic", "missing", "--every", "1h", "--priority", "3")
     assert "topics create missing type=queue;" in of_a_job.err
-
-
-@pytest.mark.parametrize("command", ["show", "rm", "next"])
-def test_for_one_that_is_not_there_those_are_named_that_are(at: Call, command: str) -> None:
-    at("create", "t")
-    assert " holds no schedules yet\n" in at("schedule", command, "nightli").err
-    at("schedule", "put", "nightly", "--topic", "t", "--every", "1h")
-    meant = at("schedule", command, "nightli")
-    assert (meant.code, meant.err) == (
-        1,
-        "topics: schedule 'nightli' does not exist; did you mean nightly?\n",
-    )
-    assert "every 1h" in at("schedule", "ls").text
-    assert at("schedule", command, "x").err.endswith("; `topics schedule ls` lists what there is\n")
 
 
 @pytest.mark.parametrize(
