@@ -922,6 +922,33 @@ async def test_who_waited_for_memory_is_not_given_what_was_deleted_since(mock_cl
         await here.gone(waits, quick)
 
 
+async def test_who_waited_for_a_page_of_one_topic_is_not_given_what_was_deleted_of_another(mock_clock):
+    async with place() as here:
+        for topic in "ab":
+            await here.make(topic)
+        waits, quick = [await here.stream(topics=topics) for topics in ({"a": {}, "b": {}}, {"b": {}})]
+        for events in (waits, waits, quick):
+            await caught_up(events)
+        page, is_read = here.runtime.pages.page, trio.Event()
+
+        async def slow_page(query, *how):
+            if query.topic == "a":  # as one from the cold tier
+                await is_read.wait()
+            return await page(query, *how)
+
+        here.runtime.pages.page, here.runtime.pages.page_nowait = slow_page, lambda *_: None
+        await here.put("y", topic="a")
+        await here.settled()
+        await here.put("deleted", topic="b")
+        assert seqs(await quick.told()) == [1]
+        await here.ask("topics/b/delete", before_seq=2)
+        is_read.set()
+        assert seqs(await waits.told()) == [1]
+        await here.settled()
+        assert not waits.has_more()
+        await here.gone(waits, quick)
+
+
 async def test_what_was_lost_is_too_old_also_if_more_follows(mock_clock):
     async with place() as here:
         await here.make(cap_records=2)

@@ -232,6 +232,8 @@ class Watcher:
                 if one.watcher is self:
                     return one, self._failed(one, before, error)
                 continue
+            finally:
+                self._forget_news()
             if one.watcher is self and (own := self._added(one, step)):  # else dropped while it was read
                 return one, own
         return None
