@@ -40,6 +40,7 @@ from topics.log.topic import Topic
 
 PLAN_BYTES_MAX: Final = 8 * MIB
 PIECE_BYTES_MAX: Final = 8 * MIB  # and one record more
+_FILES_BYTES: Final = 16 * 1024  # of a disk, for a topic's directory and a segment's files, by its blocks
 
 
 @attrs.frozen(kw_only=True)
@@ -96,7 +97,9 @@ class Checkpoints:
         }
 
     def left(self, goals: dict[int, int]) -> int:
-        """Bytes of records up to the goals that are in the log alone. Costs a look at each record."""
+        """About how much of a disk the copies take of what up to the goals is in the log alone. Costs a look at each
+        record.
+        """
         size = 0
         for topic_id, goal in goals.items():
             lane = self._state.lanes.get(topic_id)
@@ -104,7 +107,7 @@ class Checkpoints:
                 assert goal <= lane.durable_seq, "what is copied is durable"
                 first = max(topic.segments.stored_seq + 1, topic.index.base_seq)
                 if first <= goal:
-                    size += sum(
+                    size += _FILES_BYTES + sum(
                         topic.index.lengths[topic.index.position(first) : topic.index.position(goal + 1)]
                     )
         return size
