@@ -367,15 +367,14 @@ class ShardWriter:
                 if more
                 else "min_free_bytes"
             )
-            how = "free some, or lower min_free_bytes or wal_file_max"
         elif free.data < floor:
             folder, found, needed, what = free.folder, free.data, floor, "min_free_bytes"
-            how = "free some, or lower min_free_bytes"
         else:
             return None
         path = f"{self._where}/{folder}".rstrip("/")
         return Shortage(
-            f"{path} has not enough disk space: {found} bytes are free, {needed} are needed ({what}): {how}",
+            f"{path} has not enough disk space: {found} bytes are free, {needed} are needed ({what}): free some, or"
+            " lower min_free_bytes",
             {"path": path, "free_bytes": found, "needed_free_bytes": needed, "min_free_bytes": floor},
         )
 
