@@ -135,6 +135,7 @@ def test_a_command_may_call_topics_itself(call: Call, spawn: Spawn, queue: topic
     [
         (("q", "--", "no-such-command"), "there is no command 'no-such-command'"),
         (("q", "--lease", "1ms", "--", "true"), "--lease: must be from 100ms to 1d, not 1ms"),
+        (("nosuch", "--lease", "1ms", "--", "true"), "--lease: must be from 100ms to 1d, not 1ms"),
         (("q", "--lease", "soon", "--", "true"), "--lease: 'soon' is not"),
         (("q", "--grace", "-1", "--", "true"), "--grace: '-1' is not"),
         (("q",), "Missing argument '-- COMMAND"),

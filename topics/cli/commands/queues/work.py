@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from topics.cli.completion.types import QUEUE
-from topics.cli.core.failure import USAGE, Failed, asked_ms, say
-from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.core.failure import USAGE, Failed, say
+from topics.cli.core.invocation import Invocation, common_options, json_option, milliseconds, pass_invocation
 from topics.cli.io.quantities import counted, moment
 from topics.cli.io.terminal import json_line
 from topics.kernel.extras import Needs
+from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN
 
 if TYPE_CHECKING:
     from topics.calls.blocking import TopicStore
@@ -36,9 +37,12 @@ _LOOKED_AT: Final = 20  # jobs at most: a peek brings their payloads
     help="Commands that run at the same time.",
 )  # fmt: skip
 @click.option("--node", help="Who works here, in leases. Default: a name of its own.")
-@click.option("--lease", metavar="TIME", help="Of each lease, as in 30s. Default: as the queue says.")
 @click.option(
-    "--grace", metavar="TIME", default="30s", show_default=True,
+    "--lease", "lease_ms", callback=milliseconds(LEASE_MS_MIN, LEASE_MS_MAX), metavar="TIME",
+    help="Of each lease, as in 30s. Default: as the queue says.",
+)  # fmt: skip
+@click.option(
+    "--grace", "grace_ms", callback=milliseconds(), metavar="TIME", default="30s", show_default=True,
     help="How long commands may go on after SIGTERM or Ctrl-C.",
 )  # fmt: skip
 @click.option(
@@ -146,15 +150,12 @@ def _arrived(store: TopicStore, queue: str) -> QueueState:
 
 
 def _rules(
-    config: TopicConfig, *, concurrency: int, lease: str | None, grace: str, until_empty: bool
+    config: TopicConfig, *, concurrency: int, lease_ms: int | None, grace_ms: int, until_empty: bool
 ) -> WorkRules:
     from topics.cli.work.shift import WorkRules
-    from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN
 
-    asked = None if lease is None else asked_ms("--lease", lease, LEASE_MS_MIN, LEASE_MS_MAX)
-    lease_ms = config.lease_ms if asked is None else asked
     return WorkRules(
-        concurrency=concurrency, lease_ms=lease_ms, grace_s=asked_ms("--grace", grace) / 1000,
+        concurrency=concurrency, lease_ms=lease_ms or config.lease_ms, grace_s=grace_ms / 1000,
         backs_off=config.retry_backoff is not None, until_empty=until_empty,
     )  # fmt: skip
 
