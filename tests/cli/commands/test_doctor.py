@@ -100,7 +100,9 @@ def test_the_next_log_file_counts_unless_it_is_there(call, tmp_path):
     sizes = ("--set", f"min_free_bytes={kept}", "--set", "wal_file_first=1GiB", "--set", "wal_file_max=1GiB")
     code, checks = found(call, *sizes, "--set", "port=0")
     assert (code, checks["space"]["verdict"]) == (1, "bad")
-    assert checks["space"]["advice"].endswith(", and 1.1 GB for the next log file beside it: make room")
+    assert checks["space"]["advice"].endswith(
+        ", and at least 1.1 GB for the next log file beside it: make room"
+    )
 
     shard = tmp_path / "topics-data" / "wal" / "gen-0" / "shard-00"
     shard.mkdir(parents=True)

@@ -171,7 +171,7 @@ def _space(settings: Settings) -> Finding:
     found = f"{size(free)} free"
     what = f"min_free_bytes, {size(kept)}"
     if log_file:
-        what += f", and {size(log_file)} for the next log file beside it"
+        what += f", and at least {size(log_file)} for the next log file beside it"
     if free < kept + log_file:
         return Finding("space", CheckVerdict.BAD, found, f"writes are refused below {what}: make room")
     if free < 10 * (kept + log_file):
