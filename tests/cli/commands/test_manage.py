@@ -141,6 +141,7 @@ def test_what_ends_with_a_topic_is_told(call: Call) -> None:
 def test_a_delete_that_leaves_nothing_asks_first(call: Call) -> None:
     call("put", "t", stdin=b"1\n2\n3\n")
     assert call("delete", "t", "--before", "3").text == "t: 2 records deleted, 1 record left\n"
+    assert call("delete", "t", "--before", "0").text == "t: 0 records deleted, 1 record left\n"
     refused = call("delete", "t", "--before", "4")
     cannot_ask = "topics: stdin is no terminal, so delete cannot ask: pass --yes to "
     assert (refused.code, refused.err) == (
@@ -152,6 +153,12 @@ def test_a_delete_that_leaves_nothing_asks_first(call: Call) -> None:
     )
     assert call("delete", "t", "--before", "99", "--yes").text == "t: 1 record deleted, none left\n"
     assert call("delete", "t", "--before", "99").code == 0
+
+    call("put", "t", stdin=b"4\n5\n")
+    assert call("delete", "t", "--before", "5").code == 0
+    call("put", "t", "--tag", "go", stdin=b"6\n")
+    call("delete", "t", "--match", "go")
+    assert call("delete", "t", "--before", "6").code == 2  # below the head, and the last that lives
 
 
 @pytest.mark.parametrize(

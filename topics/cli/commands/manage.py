@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from topics.engine.replies import TopicState
     from topics.kernel.config import TopicConfig
 
-_ROUNDS: Final = 2  # a snapshot and the one before it are kept, and what either needs
 fields_argument = click.argument("fields", type=FIELD, nargs=-1, metavar="[FIELD=VALUE]…")
 
 
@@ -223,6 +222,7 @@ def compact(invocation: Invocation, as_json: bool) -> None:
     """
     from topics.cli.target.known import known_damages
     from topics.embed.store import Store
+    from topics.kernel.errors import Rejected
 
     with invocation.there() as store:
         found: list[str] = []
@@ -234,11 +234,14 @@ def compact(invocation: Invocation, as_json: bool) -> None:
             removed = counted(result.segments_removed, "segment")
             words = f"{size(result.bytes_freed)} of segments given back, {removed} removed"
         else:
-            for _ in range(_ROUNDS):
+            with suppress(
+                Rejected
+            ):  # a full disk has no room for all of it, and gives some back with the next one
                 store.checkpoint()
-            done = {"checkpoints": _ROUNDS}
+            store.checkpoint()  # the first keeps a snapshot, and what the one before it needs
+            done = {"checkpoints": 2}
             words = (
-                f"{_ROUNDS} checkpoints taken, and segments in which nothing lives went with them; those that are half"
+                "2 checkpoints taken, and segments in which nothing lives went with them; those that are half"
                 " dead the server writes anew from now on, beside its work (topics_segment_freed_bytes_total of"
                 " /metrics tells how much that was)"
             )
@@ -322,16 +325,14 @@ def _ask_for_all(topic: Topic, before: int) -> None:
 
     try:
         found = topic.state()
+        leaves_some = topic.read(from_seq=max(before - 1, 0), limit=1).records
     except Rejected as refused:
         if refused.code is not Code.FORBIDDEN:
             raise
         return
-    if before > found.head_seq and found.count:
-        _ask(
-            "delete",
-            f"delete every record of {topic.name!r}, {found.count:,} up to its head, {found.head_seq}",
-            topic.name,
-        )
+    if found.count and not leaves_some:
+        what = f"delete every record of {topic.name!r}, {found.count:,} up to its head, {found.head_seq}"
+        _ask("delete", what, topic.name)
 
 
 def _ask(command: str, what: str, topic: str) -> None:
