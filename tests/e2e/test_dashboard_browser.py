@@ -502,6 +502,49 @@ def test_a_key_that_may_only_read_is_told_which_scope_is_missing(
         assert [one.topic for one in client.list()] == ["quakes"]
 
 
+@pytest.mark.rule("O4.9")
+def test_a_key_that_may_not_look_loses_nothing_of_what_it_fills_in(
+    browser: Browser, tmp_path: pathlib.Path
+) -> None:
+    """The page does not know then whether it is a queue, nor how many records there are."""
+    (tmp_path / "key").write_text("the-key")
+    with (
+        Served(tmp_path / "data", TOPICS_API_KEYS="the-key,writer:write+delete") as served,
+        topics.Client(f"http://127.0.0.1:{served.port}", api_key_file=tmp_path / "key") as client,
+    ):
+        jobs = client.create("mails", type="queue")
+        with looking(
+            browser, f"http://127.0.0.1:{served.port}", "#/topics/mails/put", expected="40[13]"
+        ) as page:
+            page.get_by_role("dialog").get_by_label("Key").fill("writer")
+            page.keyboard.press("Enter")
+            page.get_by_label("Ready after, ms").fill("3600000")
+            page.get_by_label("Priority").fill("9")
+            page.get_by_role("button", name="Put", exact=True).click()
+            until(page, "Put as record 1.")
+            go(page, "#/topics/mails/delete")
+            page.get_by_role("button", name="Delete the topic…").click()
+            expect(page.get_by_role("dialog")).to_contain_text("with everything in it")
+        assert (jobs.state().count, client.queue("mails").peek("delayed")[0].priority) == (1, 9)
+
+
+@pytest.mark.rule("O4.9")
+def test_a_number_of_a_new_topic_that_was_moved_is_told(
+    browser: Browser, url: str, client: topics.Client
+) -> None:
+    with looking(browser, url, "#/new") as page:
+        page.get_by_label("Name").fill("moved")
+        page.get_by_label("Type").select_option("queue")
+        page.get_by_label("Keep at most, records").fill("9007199254740993")
+        page.get_by_label("A worker has a job for, ms").fill("1")
+        page.get_by_role("button", name="Create").click()
+        until(page, "A worker has a job for, ms: 1 is out of range, and was moved to 100.")
+        page.locator("main").get_by_role("link", name="moved").click()
+        page.get_by_role("heading", name="moved").wait_for()
+    config = client.queue("moved").state().config
+    assert (config.lease_ms, config.cap_records) == (100, 9007199254740993)
+
+
 @pytest.mark.rule("O4.3")
 def test_a_delete_shows_what_would_go_and_asks(browser: Browser, url: str, client: topics.Client) -> None:
     doomed = client.create("doomed")

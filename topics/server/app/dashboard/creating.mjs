@@ -1,7 +1,7 @@
 // A new topic: its name, its type, what a write to it waits for, and the bounds that most topics have. A field that is left
 // empty has the server's default, and a topic of this name that is there is never changed.
 import { choice, el, field, put } from "./dom.mjs"
-import { call, Refused, tell } from "./api.mjs"
+import { call, exact, Refused, tell } from "./api.mjs"
 
 const TYPES = { log: "Records, which any number of readers follow.", queue: "Jobs, each of which one worker takes and finishes." }
 const CLASSES = {
@@ -14,6 +14,9 @@ const BOUNDS = [
   ["cap_records", "Keep at most, records", "all"], ["cap_bytes", "Keep at most, bytes", "all"], ["ttl_ms", "Keep for at most, ms", "for ever"],
 ]
 const OF_QUEUES = [["lease_ms", "A worker has a job for, ms", "30000"], ["max_deliveries", "Hand a job out at most, times", "until it is done"]]
+
+// A number with all of its digits.
+const whole = (typed) => (Number.isSafeInteger(Number(typed)) ? Number(typed) : exact(typed))
 
 export function creating() {
   const name = el("input", { type: "text", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" })
@@ -30,10 +33,14 @@ export function creating() {
     put(chosen, `${TYPES[type.value]} ${CLASSES[durability.value]}`)
   }
 
+  const filled = () => [...bounds, ...(type.value === "queue" ? ofQueues : [])].filter(([, , input]) => input.value !== "")
+
   function asked() {
-    const given = [...bounds, ...(type.value === "queue" ? ofQueues : [])].filter(([, , input]) => input.value !== "")
-    return { type: type.value, durability: durability.value, ...Object.fromEntries(given.map(([key, , input]) => [key, input.type === "number" ? Number(input.value) : input.value])) }
+    return { type: type.value, durability: durability.value, ...Object.fromEntries(filled().map(([key, , input]) => [key, input.type === "number" ? whole(input.value) : input.value])) }
   }
+
+  const movedIn = (config) => filled().filter(([key, , input]) => input.type === "number" && Number(input.value) !== config[key])
+    .map(([key, text, input]) => `${text}: ${input.value} is out of range, and was moved to ${config[key]}.`)
 
   async function create(event) {
     event.preventDefault()
@@ -42,8 +49,10 @@ export function creating() {
     try {
       const { topic, created, config } = await call("create", { params: { topic: name.value }, query: { replace: false }, body: asked(), signal })
       const path = `#/topics/${encodeURIComponent(topic)}/${config.type === "queue" ? "jobs" : "live"}`
-      if (created) location.hash = path
-      else put(said, "There is such a topic already, with what is asked for here: ", el("a", { class: "data", href: path }, topic))
+      const link = el("a", { class: "data", href: path }, topic), moved = movedIn(config)
+      if (!created) put(said, "There is such a topic already, with what is asked for here: ", link)
+      else if (moved.length > 0) put(said, "Made: ", link, `. ${moved.join(" ")}`)
+      else location.hash = path
     } catch (error) {
       if (!(error instanceof Refused)) return tell(error, element)
       put(said, error.message)

@@ -10,7 +10,7 @@ export function deleting(topic) {
   const tag = el("input", { type: "text", placeholder: "eu, or eu*", maxlength: "256", autocomplete: "off", spellcheck: "false" })
   const said = el("p", { role: "status" }), shown = el("div"), buttons = el("p", { class: "buttons" })
   const gone = el("span", { role: "status" })
-  let signal, asks = 0, live = 0
+  let signal, asks = 0, live = null
 
   function selector() {
     const asked = { match: matchOf(tag.value) }
@@ -68,7 +68,7 @@ export function deleting(topic) {
   }
 
   async function drop() {
-    const text = `Delete the topic ${topic} with all ${count(live)} records that live in it, for good? Its schedules, its consumers, and the routers from it and to it go as well.`
+    const text = `Delete the topic ${topic} with ${live === null ? "everything" : `all ${count(live)} records that live`} in it, for good? Its schedules, its consumers, and the routers from it and to it go as well.`
     if (!(await sure(text, "Delete the topic", topic))) return
     await attempt(element, async () => {
       const { deleted, routers_removed_count: routers } = await call("drop", { params: { topic }, signal })

@@ -2,22 +2,22 @@
 import { el, field, put, short } from "./dom.mjs"
 import { call, exact, Refused, tell } from "./api.mjs"
 
+const DELAY_MS_MAX = 100 * 366 * 24 * 3600 * 1000 // a longer one is moved to this, and no answer tells of it
+
 export function putting(topic) {
   const text = (more) => el("input", { type: "text", autocomplete: "off", spellcheck: "false", ...more })
   const number = (more) => el("input", { type: "number", min: "0", step: "1", inputmode: "numeric", ...more })
   const data = el("textarea", { rows: "6", spellcheck: "false", required: true })
   data.value = '{"test": true}'
   const tag = text({ maxlength: "256" }), key = text({ maxlength: "256" })
-  const delay = number({ placeholder: "at once" }), priority = number({ max: "9", placeholder: "0" })
+  const delay = number({ max: String(DELAY_MS_MAX), placeholder: "at once" }), priority = number({ max: "9", placeholder: "0" })
   const ofQueues = [field("Ready after, ms", delay), field("Priority, 0 to 9", priority)]
   const put_it = el("button", { type: "submit" }, "Put"), said = el("p", { role: "status" })
   let signal, isQueue = false
 
   function record() {
-    const given = { data: exact(data.value), tag: tag.value || undefined, key: key.value || undefined }
-    if (!isQueue) return given
     const whole = (input) => (input.value === "" ? undefined : Number(input.value))
-    return { ...given, delay_ms: whole(delay), priority: whole(priority) }
+    return { data: exact(data.value), tag: tag.value || undefined, key: key.value || undefined, delay_ms: whole(delay), priority: whole(priority) }
   }
 
   async function send(event) {
