@@ -148,6 +148,7 @@ def test_a_delete_that_leaves_nothing_asks_first(call: Call) -> None:
         2,
         f"{cannot_ask}delete every record of 't', 1 up to its head, 3\n",
     )
+    assert call("delete", "t", "--before", "99").code == 2
     assert (
         call("delete", "t", "--before", "99", "--match", "a").text == "t: 0 records deleted, 1 record left\n"
     )

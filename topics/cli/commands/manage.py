@@ -325,7 +325,7 @@ def _ask_for_all(topic: Topic, before: int) -> None:
 
     try:
         found = topic.state()
-        leaves_some = topic.read(from_seq=max(before - 1, 0), limit=1).records
+        leaves_some = before <= found.head_seq and topic.read(from_seq=max(before - 1, 0), limit=1).records
     except Rejected as refused:
         if refused.code is not Code.FORBIDDEN:
             raise
