@@ -58,6 +58,7 @@ class JobClaims:
         self._purges: set[int] = set()  # those that were asked for, and not answered
         self._purged_upto = 0  # the head when one was answered
         self._perhaps: dict[int, Held] = {}  # unless a settlement that a crash left unanswered has ended them
+        self._perhaps_at_restart: dict[int, Held] = {}
         self._asked: dict[int, Settle | Release] = {}  # and not answered, by identity
         self._leases: set[Lease] = set()
         self._told: list[_ToldClaim] = []
@@ -175,6 +176,7 @@ class JobClaims:
         """A crash left so many writes of a shard: what was told of later ones never was."""
         told = [one for one in self._told if one.place[0] != shard or one.place[1] <= kept]
         self.held, self.done, self._told = {}, set(), []
+        self._perhaps = dict(self._perhaps_at_restart)  # what ended one since then may have gone, too
         for one in told:
             self._tell(one)
         asked = {seq for command in self._asked.values() for seq in command.seqs}
@@ -190,6 +192,7 @@ class JobClaims:
         if leases_end:
             self.held.clear()
             self._perhaps.clear()
+        self._perhaps_at_restart = dict(self._perhaps)
         self._asked.clear()
         self._told = [_ToldClaim(seq, held, DURABLE) for seq, held in self.held.items()]
         self._told += [_ToldClaim(seq, None, DURABLE, done=True) for seq in self.done]
