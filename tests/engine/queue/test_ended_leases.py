@@ -15,6 +15,7 @@ class Told(Queue):
     def __init__(self, **fields):
         super().__init__(**fields)
         self.jobs_given = []
+        self.too_soon = []
         self.asks()
 
     def asks(self):
@@ -28,6 +29,9 @@ class Told(Queue):
     def told(self):
         """By queue the jobs whose leases have ended since the last time, ascending."""
         ended = self.engine.take_effects().ended_leases
+        if self.too_soon:  # none of them goes on after all
+            ended.setdefault(self.topic_id, []).extend(self.too_soon)
+            self.too_soon = []
         return {topic_id: sorted(seqs) for topic_id, seqs in ended.items()}
 
     def is_leased(self, job):
@@ -52,6 +56,13 @@ class Told(Queue):
             meant = [job for job in self.jobs_given if job.seq in what]
             leases = [(job.nonce, job.counter) for job in meant]
             self.do(Release(topic="q", seqs=[job.seq for job in meant], leases=leases))
+        elif kind == "extend late":  # its frame is written when the lease has run out, perhaps
+            seqs, ms = what
+            self.propose(Extend(topic="q", node=b"w", seqs=seqs, lease_ms=1500))
+            self.clock.advance(ms)
+            self.engine.tick()
+            self.too_soon = self.engine.take_effects().ended_leases.get(self.topic_id, [])
+            self.run()
         elif kind == "passes":
             self.passes(what)
         elif kind == "look":  # which lets time pass, too; the alarm that is due then tells
@@ -72,6 +83,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["put", "claim"]), st.integers(1, 3)),
         st.tuples(st.sampled_from(["ack", "nack", "extend", "release"]), SEQS),
+        st.tuples(st.just("extend late"), st.tuples(SEQS, st.integers(1, 1500))),
         st.tuples(st.sampled_from(["passes", "look"]), st.integers(1, 1500)),
         st.tuples(st.just("delete"), st.integers(1, 6)),
         st.tuples(st.sampled_from(["purge", "drop"]), st.just(0)),
@@ -96,6 +108,39 @@ def test_each_end_of_a_lease_is_told_once(steps):
         assert lasting == after
         if is_other:
             q.asks()
+
+
+@pytest.mark.rule("Q2.8")
+def test_a_lease_that_runs_out_while_its_extension_is_written_has_not_ended():
+    q = Told(lease_ms=1000)
+    q.jobs(1, 2)
+    q.claim(2)
+    q.propose(Extend(topic="q", node=b"w", seqs=[1], lease_ms=1500))
+    q.clock.advance(1100)
+    q.engine.tick()
+
+    assert q.told() == {q.topic_id: [2]}
+    q.run()
+    assert q.told() == {}
+    assert list(q.leased()) == [1]
+    q.passes(2000)
+    assert q.told() == {q.topic_id: [1]}
+
+
+@pytest.mark.rule("Q1.9")
+def test_a_lease_that_runs_out_while_its_extension_is_written_still_has_its_place_in_flight():
+    q = Queue(lease_ms=1000, max_in_flight=1)
+    q.jobs(1, 2)
+    q.claim()
+    extending = q.propose(Extend(topic="q", node=b"w", seqs=[1], lease_ms=1500))
+    q.clock.advance(1100)
+    claiming = q.propose(q.claiming(wait_ms=5000))
+    q.run()
+
+    assert extending.result().seqs == [1]
+    assert q.counts() == (1, 1, 0)
+    q.ack(1)
+    assert [job.seq for job in claiming.result().jobs] == [2]
 
 
 def test_whoever_does_not_ask_is_told_nothing():

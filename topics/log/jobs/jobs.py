@@ -134,6 +134,9 @@ class Jobs(States):
 
     def extended(self, event: Extended) -> None:
         rows = [row for row in self._leased_rows(event.seqs, event.leases) if row]
+        if self.ended:  # it had run out while this was on its way, and goes on
+            goes_on = set(values_at(self.rows.seqs, grouped(rows)))
+            self.ended = [seq for seq in self.ended if seq not in goes_on]
         fill(self.rows.until, rows, event.deadline)
         self.change_all(rows, Change.EXTENDED)
         self._look_behind(rows, event.deadline)
