@@ -82,14 +82,14 @@ def name_in(field: str, text: msgspec.Raw) -> str:
 
 def _slimmed(text: bytes, limits: Limits) -> bytes:
     """A large message without all that is no envelope: nothing of it is built. What is wrong with the rest is better
-    said by the op, if it is known by then.
+    said by the op, if it is known by then. No list has more values than a write has records.
     """
     walk = JsonWalk(text, value_bytes_max=value_bytes_max(limits), field="message")
     found: dict[str, bytes] = {}
     try:
         for name in walk.members():
             if walk.peek() == b"[" and name not in FIELDS:
-                for _ in walk.runs(name, limits.record_bytes):
+                for _ in walk.runs(name, limits.record_bytes, limits.records_per_write):
                     pass
                 continue
             value = walk.value(name)

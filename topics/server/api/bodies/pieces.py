@@ -13,6 +13,7 @@ over; a field that is known has nothing nearly as large as `FIELD_BYTES_MAX`.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -76,13 +77,19 @@ class JsonWalk:
         if self.peek():
             raise self._malformed("trailing characters")
 
-    def runs(self, name: str, record_bytes_max: int) -> Iterator[memoryview]:
+    def runs(
+        self, name: str, record_bytes_max: int, one_by_one_max: int = sys.maxsize
+    ) -> Iterator[memoryview]:
         """The records of the list that is next, as many together as fit into a run, with the commas between them.
-        `name`: of the list; an error names a record by its place in the run.
+        `name`: of the list; an error names a record by its place in the run. `one_by_one_max`: records that are not
+        taken by runs, for whoever does not count them all.
+
+        Raises:
+            Rejected: as `value`; batch_too_large.
         """
         assert self.peek() == b"["
         self.at += 1
-        more = not self._take(b"]")
+        more, left = not self._take(b"]"), one_by_one_max
         while more:
             self.peek()
             start = self.at
@@ -97,6 +104,10 @@ class JsonWalk:
                     end = self.at
                     more = self._more(b"]")
                     count += 1
+                    if count > left:
+                        message = f"{name}: more than the limit of {one_by_one_max} a write"
+                        raise Rejected(Code.BATCH_TOO_LARGE, message, limit=one_by_one_max)
+                left -= count
             yield self._view[start:end]
 
     def value(self, name: str, record_bytes_max: int | None = None) -> memoryview:
