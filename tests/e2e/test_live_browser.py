@@ -52,7 +52,7 @@ def test_the_page_lives_in_chromium(tmp_path: pathlib.Path) -> None:
                 from_seq = page.next_from_seq
 
         with Origin(server.port, pages) as origin, visiting(f"{origin.url}/live.html", tmp_path):
-            until("quakes: 1 to 1 are lost (from_seq_too_old)", "quakes 2: 1", "quakes 3: 2",
+            until("quakes: 1 to 1 are lost (cap)", "quakes 2: 1", "quakes 3: 2",
                   "quakes: that is all so far", "quakes 2,3 3", "quakes caught up 3")  # fmt: skip
             quakes.put({"mag": 5})
             until('quakes 4: {"mag":5}', "quakes 4 4")
