@@ -107,10 +107,12 @@ async def test_what_comes_at_rest_is_answered_however_it_comes(pieces, expected)
             await peer.edge.send_all(piece)
             await settled()
         await peer.edge.send_all(frame(b"last", PING))
-        got = []
-        while (one := await peer.frame()).payload != b"last":
-            got.append(one)
-        assert [one.short for one in got if one.opcode == TEXT] == expected
+        got, last = [], 0  # a pong may overtake answers, where this machine is busy
+        while len(got) < len(expected) or not last:
+            one = await peer.frame()
+            last += one.payload == b"last"
+            got += [one.short] if one.opcode == TEXT else []
+        assert got == expected
         assert runtime.engine.topic_state("t").head_seq == expected.count("ack")
         await settled()
         assert (await peer.ask(op="ping"))["op"] == "pong"
