@@ -240,9 +240,11 @@ async def test_who_does_not_read_is_told_what_he_lost(mock_clock):
 
 
 @pytest.mark.rule("S11.3")
-async def test_who_does_not_read_for_long_is_let_go_of(mock_clock):
+@pytest.mark.parametrize("size", [1000, 200_000])
+async def test_who_does_not_read_for_long_is_let_go_of(mock_clock, size):
+    """However much there is that he does not read."""
     async with place() as here, socket_of(here.site, back=400) as (peer, _):
-        await here.put("x" * 1000)
+        await here.put("x" * size)
         await peer.send(subscribe())
         await pass_time(29)
         assert here.site.streams.taken == 1
@@ -250,6 +252,22 @@ async def test_who_does_not_read_for_long_is_let_go_of(mock_clock):
         assert (here.site.streams.taken, here.runtime.hub.topics) == (0, 0)
         assert peer.edge.unread_bytes == 400
         assert here.site.slow_consumers == 1
+
+
+@pytest.mark.parametrize("size", [200_000, 400_000])
+async def test_who_reads_slowly_is_not_let_go_of(mock_clock, size):
+    """16 KiB in each 30 s are enough, as for a stream of events. Whether he lives he can be asked behind that only."""
+    async with place() as here, socket_of(here.site, back=400) as (peer, _):
+        await here.put("x" * size)
+        await peer.send(subscribe())
+        for _ in range(size // 20_000):
+            await pass_time(29)
+            taken = 0
+            while taken < 16_384:
+                data = await peer.edge.receive()
+                assert data
+                taken += len(data)
+        assert here.site.streams.taken == 1
 
 
 @pytest.mark.parametrize("how", ["close", "end", "reset", "drain"])

@@ -92,11 +92,11 @@ class PeerLink:
         if not outgoing.pieces:
             return
         if not outgoing.send_nowait():
-            self.enter(Phase.SENDING, self.keep_unsent(self.options.grace_s))
+            self.enter(Phase.SENDING, self.keep_unsent())
             await outgoing.send()
         self.all_sent()
 
-    def keep_unsent(self, grace_s: float) -> float:
+    def keep_unsent(self) -> float:
         """What does not go at once is on the account of answers. How long the peer has to take it, in seconds.
 
         Raises:
@@ -106,7 +106,7 @@ class PeerLink:
         if not self.room.keep(size):
             self._site.unsent_dropped += 1
             raise trio.BrokenResourceError("no memory is left for a peer that does not read")
-        return max(grace_s, self.options.grace_s) + size / self.options.byte_rate
+        return self.options.grace_s + size / self.options.byte_rate
 
     def all_sent(self) -> None:
         """Nothing that is gathered is left."""

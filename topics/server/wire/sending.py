@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -60,13 +61,22 @@ class Outgoing:
             del pieces[0]
         return True
 
-    async def send(self) -> None:
-        """Send the rest, as the peer takes it. Raises as the edge does, and `ClosedResourceError` if it is dropped."""
+    async def send(self, part_bytes: int = SLICE_BYTES, part_s: float = math.inf) -> None:
+        """Send the rest, as the peer takes it, who has so long for each part.
+
+        Raises:
+            TooSlowError: the peer has not taken a part in time, and the connection is broken.
+            ClosedResourceError: it was dropped.
+            BrokenResourceError: as the edge.
+        """
         while self.pieces:
             piece = memoryview(self.pieces[0])
             while self._sent < len(piece):
-                part = piece[self._sent : self._sent + SLICE_BYTES]
-                await self._edge.send_all(part)
+                part = piece[self._sent : self._sent + part_bytes]
+                with trio.move_on_after(part_s) as patience:
+                    await self._edge.send_all(part)
+                if patience.cancelled_caught:
+                    raise trio.TooSlowError("the peer does not read")
                 if not self.pieces:
                     raise trio.ClosedResourceError("nothing is to be sent any more")
                 self._sent += len(part)

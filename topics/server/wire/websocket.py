@@ -287,7 +287,7 @@ class WebSocket(WebSocketSender):
         came = self._received - received
         if was_partial and is_partial and self._messages == messages and came < rate * every:
             self._end(CloseCode.POLICY_VIOLATION, f"a message is slower than {rate} bytes a second")
-        elif came:
+        elif came or self._link.outgoing.pieces:  # a question lies behind those, and has not been heard
             self._is_asked = False
         elif self._is_asked:
             self._break()

@@ -16,7 +16,7 @@ from websockets.frames import CloseCode
 
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import KIB
-from topics.server.api.message import STUCK_S
+from topics.server.api.message import PART_BYTES, STUCK_S
 from topics.server.api.ops import OpCall
 from topics.server.api.site import Site
 from topics.server.wire.frames import SocketFrames, text_frame
@@ -119,11 +119,12 @@ class WebSocketSender(ABC):
     async def _flush(self) -> None:
         link = self._link
         if not link.outgoing.send_nowait():
-            with trio.move_on_after(link.keep_unsent(STUCK_S)) as patience:
-                await link.outgoing.send()
-            if patience.cancelled_caught:
+            link.keep_unsent()
+            try:
+                await link.outgoing.send(PART_BYTES, STUCK_S)
+            except trio.TooSlowError:
                 self._is_slow = True
-                raise trio.BrokenResourceError("the peer does not read")
+                raise trio.BrokenResourceError("the peer does not read") from None
         link.all_sent()
 
     def _send_now(self) -> bool:
