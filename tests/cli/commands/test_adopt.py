@@ -127,6 +127,9 @@ def test_a_note_that_is_damaged_or_gone_is_told_and_adopting_makes_it_anew(call,
         0,
         "topics: a goes on with the cold tier in cold; other copies of it only read there\n",
     )
+    assert call("adopt-cold", "a", "--cold-dir", "cold", "--json").lines == [
+        {"store": "a", "cold": "cold", "damaged_segments": 0}
+    ]
     assert call("ls", "--data", "a", "--cold-dir", "cold").err == ""
     assert go_on("a", range(200, 240)) is None
     assert numbers_in("a") == [*range(40), *range(100, 140), *range(200, 240)]

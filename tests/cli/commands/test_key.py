@@ -60,6 +60,7 @@ def test_a_key_is_revoked_by_its_name_or_its_id_and_the_rest_stays(call: Call) -
     assert path.read_text().splitlines() == [line for line in lines if not line.endswith("# b")]
     assert call("key", "revoke", digest_of("plain").hex()[:8].upper(), *file).code == 0
     assert "plain" not in path.read_text()
+    assert call("key", "revoke", "a", *file, "--json").lines[0]["name"] == "a"
     for which, message in [
         ("b", "keys has no key 'b'"), ("abcdef", "has no key"), ("c", "'c' may be any of"), ("", "has no key ''"),
     ]:  # fmt: skip

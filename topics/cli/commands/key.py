@@ -122,9 +122,10 @@ def ls(invocation: Invocation, file: str | None, as_json: bool) -> None:
 @key.command()
 @click.argument("which")
 @file_option
+@json_option
 @local_options
 @pass_invocation
-def revoke(invocation: Invocation, which: str, file: str | None) -> None:
+def revoke(invocation: Invocation, which: str, file: str | None, as_json: bool) -> None:
     """Take a key away: WHICH is its name, or the beginning of its id.
 
     Within a second of the server's reading the file again, connections, streams and sessions of the key end.
@@ -139,11 +140,12 @@ def revoke(invocation: Invocation, which: str, file: str | None) -> None:
     if len(found) > 1:
         raise Failed(f"{which!r} may be any of {', '.join(line.id for line in found)}: give an id")
     keys.remove(found[0])
-    name = f" {found[0].name!r}" if found[0].name else ""
-    say(
-        f"revoked the key{name} ({found[0].id}); {keys.path} has {counted(len(keys.keys), 'key')} left",
-        "topics: ",
-    )
+    if as_json:
+        sys.stdout.buffer.write(json_line(found[0].fields()))
+    else:
+        name = f" {found[0].name!r}" if found[0].name else ""
+        left = counted(len(keys.keys), "key")
+        say(f"revoked the key{name} ({found[0].id}); {keys.path} has {left} left", "topics: ")
     _tell_server(invocation.settings.data, keys.path)
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
 from topics.cli.commands.directory.check import cold_place, root_of, why_unseen
 from topics.cli.core.failure import Failed, say
-from topics.cli.core.invocation import Invocation, common_options, pass_invocation
+from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.paths import PathName
 from topics.cli.io.quantities import counted
+from topics.cli.io.terminal import json_line
 
 
 @click.command("adopt-cold")
 @click.argument("directory", required=False, type=PathName())
+@json_option
 @common_options
 @pass_invocation
-def adopt_cold(invocation: Invocation, directory: Path | None) -> None:
+def adopt_cold(invocation: Invocation, directory: Path | None, as_json: bool) -> None:
     """Let a copied or moved directory go on with its cold tier.
 
     A copy only reads the cold segments of its original. Where the original is gone, or is not to go on, this makes the
@@ -48,7 +51,14 @@ def adopt_cold(invocation: Invocation, directory: Path | None) -> None:
             held.release()
     finally:
         store.close()
-    say(f"{root} goes on with the cold tier in {store.where}; other copies of it only read there", "topics: ")
+    if as_json:
+        adopted = {"store": str(root), "cold": store.where, "damaged_segments": wrong}
+        sys.stdout.buffer.write(json_line(adopted))
+    else:
+        say(
+            f"{root} goes on with the cold tier in {store.where}; other copies of it only read there",
+            "topics: ",
+        )
     if wrong:
         are, them = ("is", "it") if wrong == 1 else ("are", "them")
         say(f"{counted(wrong, 'cold segment')} {are} cut off or gone: topics fsck names {them}", "topics: ")
