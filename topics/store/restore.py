@@ -51,12 +51,12 @@ Tell = Callable[[int, int], None]
 
 @attrs.frozen(kw_only=True)
 class Restored:
-    """A store that was made of a backup. `heads`: of each topic, before any `crash` range. `last_ts`: when the last of
-    what is kept was changed, 0 for never. `log_end_ts`: until when the log behind the backup tells, None if none was
-    found. `cut`: whether anything of the log was left out for the goal. `damages`: what a start finds damaged. `cuts`:
-    where the log, or the backup's own, ended in a write that no mark covers and that is not whole; `unclosed`: files of
-    it that were archived and have lost their end since. `changed`: files that are not as the backup was written; what
-    is damaged in them reads will tell.
+    """A store that was made of a backup. `heads`: of each topic, before any `crash` range. `last_ts`: of what is kept,
+    when the last record of the backup was written or the last change in the log behind it was made, 0 for never.
+    `log_end_ts`: until when the log behind the backup tells, None if none was found. `cut`: whether anything of the log
+    was left out for the goal. `damages`: what a start finds damaged. `cuts`: where the log, or the backup's own, ended
+    in a write that no mark covers and that is not whole; `unclosed`: files of it that were archived and have lost their
+    end since. `changed`: files that are not as the backup was written; what is damaged in them reads will tell.
     """
 
     manifest: Manifest

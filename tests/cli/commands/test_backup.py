@@ -369,6 +369,16 @@ def test_the_last_change_is_that_of_what_is_kept_and_no_mark(call: Call, data: s
     assert restored["topics"]["orders"] == last["head_seq"] == 33
 
 
+def test_without_a_log_behind_it_no_change_is_called_the_last(call: Call) -> None:
+    """Its own log has an ack that is later than its last record."""
+    assert call("create", "mail", "type=queue").code == 0
+    assert call("put", "mail", stdin=b"1\n").code == 0
+    assert call("work", "mail", "--until-empty", "--", "true").code == 0
+    call("backup", "b")
+
+    assert "r: 1 topic, the last record at " in call("restore", "b", "r").text
+
+
 @pytest.mark.rule("T7.4", "O2.27")
 def test_a_backup_is_read_and_never_written(call: Call, data: str) -> None:
     """A start writes: after one, a backup would not be as it was written any more. So commands only look at it."""

@@ -330,8 +330,10 @@ def _restored_fields(dest: Path, restored: Restored) -> dict[str, Any]:
 def _print_restored(dest: Path, restored: Restored) -> None:
     _print_heads(restored.heads)
     what = "cut at the goal" if restored.cut else "all that there was"
+    # Without a log behind the backup only its records tell when: an ack or a delete in it may be later than they.
+    last = "record" if restored.log_end_ts is None else "change"
     changed = (
-        f"the last change at {moment(restored.last_ts)}" if restored.last_ts else "no record was ever written"
+        f"the last {last} at {moment(restored.last_ts)}" if restored.last_ts else "no record was ever written"
     )
     click.echo(
         f"{dest}: {counted(len(restored.heads), 'topic')}, {changed} ({what}; "
