@@ -104,6 +104,14 @@ def test_the_table_of_ls_fits_the_terminal(on_terminal: Run, columns: int) -> No
     assert all(len(line) <= columns for line in printed.decode().splitlines())
 
 
+def test_a_row_of_a_table_is_one_line_in_a_pipe(call: Callable[..., Any]) -> None:
+    name = "n" * 200
+    assert call("create", name).code == 0
+    (row,) = [line for line in call("ls").text.splitlines() if name in line]
+
+    assert row.split()[1:] == ["log", "disk", "0", "0", "B", "1", "0"]
+
+
 def test_rm_asks_on_a_terminal(on_terminal: Run) -> None:
     with topics.open("topics-data") as store:
         store.topic("t").put(1)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 WIDTH_PIPED: Final = 100
+TABLE_WIDTH_PIPED: Final = 1000  # a row stays on its line, whatever grep looks for in it
 _WIDTH: Final = re.compile(r"0*[1-9][0-9]{0,8}")
 
 
@@ -91,7 +92,10 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers:
         )
     for row in rows:
         table.add_row(*(Text(safe(cell)) for cell in row))
-    console().print(table)
+    screen = console()
+    if not is_terminal(sys.stdout):
+        screen.width = TABLE_WIDTH_PIPED
+    screen.print(table)
 
 
 def has_rich() -> bool:
