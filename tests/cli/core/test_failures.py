@@ -42,6 +42,8 @@ def test_a_command_nobody_knows_and_one_that_was_perhaps_meant(call: Call) -> No
     [
         ("watch t", "'watch'; did you mean tail? (see topics --help)"),
         ("start", "'start'; did you mean serve?"),  # not state, which is spelt nearly so
+        ("redrive mails", "'redrive'; did you mean queue redrive? (see topics --help)"),
+        ("next nightly", "'next'; did you mean schedule next?"),
         ("router create r", "'router create'; did you mean put? (see topics router --help)"),
         ("key delete k", "'key delete'; did you mean revoke?"),
         ("schedule shwo", "'schedule shwo'; did you mean show?"),

@@ -50,13 +50,20 @@ class Group(click.Group):
                     f"{ctx.info_name} {word}",
                     f"{hint or ';'} {ctx.info_name} has {', '.join(known)}",
                 )
-            said = f"there is no command {word!r}{meant(args[0], known) or rest}"
+            held = self._holders(ctx, word) if ctx.parent is None else []
+            said = f"there is no command {word!r}{meant(args[0], known, held) or rest}"
             raise click.UsageError(said, ctx=ctx)
         return super().resolve_command(ctx, args)
 
+    def _holders(self, ctx: click.Context, word: str) -> list[str]:
+        """The commands of groups that are called so: `queue redrive` for `redrive`."""
+        of_each = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        groups = [(name, one) for name, one in of_each if isinstance(one, click.Group)]
+        return [f"{name} {word}" for name, group in groups if word in group.list_commands(ctx)]
 
-def meant(word: str, known: Sequence[str]) -> str:
-    """`; did you mean …?`: what is called so elsewhere, or is spelt nearly so. Or nothing."""
+
+def meant(word: str, known: Sequence[str], held: Sequence[str] = ()) -> str:
+    """`; did you mean …?`: what is called so elsewhere, as those of `held` are, or is spelt nearly so. Or nothing."""
     alike = {other for words in _ALIKE if word in words for other in words}
-    found = [name for name in known if name in alike][:_MOST]
+    found = [*(name for name in known if name in alike), *held][:_MOST]
     return f"; did you mean {' or '.join(found)}?" if found else near(word, known)
