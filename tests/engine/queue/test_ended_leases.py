@@ -127,6 +127,27 @@ def test_a_lease_that_runs_out_while_its_extension_is_written_has_not_ended():
     assert q.told() == {q.topic_id: [1]}
 
 
+@pytest.mark.rule("Q2.8")
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize(("extended_ms", "counts"), [(100, False), (1500, True)])
+def test_how_long_a_lease_lasts_says_the_last_extension_of_it_that_is_on_its_way(
+    several, extended_ms, counts
+):
+    q = Queue(lease_ms=1000)
+    q.jobs(1, 2)
+    q.claim(2)
+    extending = q.propose(Extend(topic="q", node=b"w", seqs=[1], lease_ms=extended_ms))
+    q.clock.advance(900 if not counts else 1100)
+    acking = q.propose(q.acking(*([2, 1] if several else [1])))
+    q.run()
+
+    assert extending.result().seqs == [1]
+    acked = [2] * (several and not counts) + [1] * counts
+    assert list(acking.result().seqs) == acked
+    assert [seq for seq in (1, 2) if not q.topic("q").index.is_live(seq)] == acked
+    q.agrees()
+
+
 @pytest.mark.rule("Q1.9")
 def test_a_lease_that_runs_out_while_its_extension_is_written_still_has_its_place_in_flight():
     q = Queue(lease_ms=1000, max_in_flight=1)

@@ -162,14 +162,15 @@ class _Extension(_Settlement, eq=False, kw_only=True):
     """Jobs whose leases are about to last longer: until then nobody else may have them; their holder may say more."""
 
     def hold(self, queue: QueueLane) -> None:
+        assert self.deadline is not None
         for seq in self.seqs:
-            queue.extending[seq] = queue.extending.get(seq, 0) + 1
+            queue.extending.setdefault(seq, []).append(self.deadline)
 
     def release(self) -> None:
         queue = self.lane.queue
         assert queue is not None
         for seq in self.seqs:
-            queue.extending[seq] -= 1
+            queue.extending[seq].pop(0)
             if not queue.extending[seq]:
                 del queue.extending[seq]
         queue.let_go_keys(self.seqs, self.keys)
@@ -221,7 +222,7 @@ def _one_leased(
 ) -> int | None:
     """As `_leased`, of one: the number of its lease; None if it does not count."""
     rows, row = queue.jobs.rows, queue.jobs.row(seq)
-    if rows.state[row] != _IN_FLIGHT or seq in queue.busy:
+    if seq in queue.busy or not queue.is_leased(seq, row):
         return None
     counter, nonce = rows.counters[row], _nonce(rows, rows.owners[row], node)
     if nonce is None or (fenced if lease is None else lease != (nonce, counter)):
@@ -236,18 +237,19 @@ def _leased(
     """(seqs of which a live lease is meant, the number of each lease, the other seqs), as of the last `advance`."""
     rows, busy = queue.jobs.rows, queue.busy
     group = grouped(queue.jobs.rows_of(seqs))
+    leased: Iterable[bool] = map(_IN_FLIGHT.__eq__, values_at(rows.state, group))
+    if queue.extending:
+        leased = map(queue.is_leased, seqs, group)
     counters, owners = values_at(rows.counters, group), values_at(rows.owners, group)
     nonces = {owner: nonce for owner in set(owners) if (nonce := _nonce(rows, owner, node)) is not None}
     unnamed = not fenced
     meant: Iterable[Lease | None] = repeat(None) if leases is None else leases
     count = [
-        state == _IN_FLIGHT
+        is_leased
         and owner in nonces
         and (unnamed if lease is None else lease == (nonces[owner], counter))
         and seq not in busy
-        for seq, state, owner, counter, lease in zip(
-            seqs, values_at(rows.state, group), owners, counters, meant, strict=False
-        )
+        for seq, is_leased, owner, counter, lease in zip(seqs, leased, owners, counters, meant, strict=False)
     ]
     if len(set(seqs)) != len(seqs):  # the first that counts is the one
         taken = set[int]()
