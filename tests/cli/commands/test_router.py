@@ -88,3 +88,24 @@ def test_that_what_is_there_already_is_not_copied_is_told(call: Call) -> None:
     assert (made.code, other.code) == (0, 0)
     assert "a has records up to seq 3 already: they are not copied" in made.err
     assert "already" not in other.err
+
+
+def test_where_a_router_is_in_the_way_the_command_that_ends_it_is_named(at: Call) -> None:
+    at("router", "put", "a->b", "--source", "a", "--dest", "b")
+    at("router", "put", "plain", "--source", "a", "--dest", "c")
+    for arguments, named in (
+        (("configure", "b", "durability=ephemeral"), "'a->b'"),
+        (("configure", "a", "durability=ephemeral"), "'a->b' plain"),
+        (("router", "put", "a->b", "--source", "a", "--dest", "d"), "'a->b'"),
+        (("router", "put", "other", "--source", "d", "--dest", "b"), "'a->b'"),
+    ):
+        answer = at(*arguments)
+        assert answer.code == 1
+        assert answer.err.endswith(f"; `topics router rm {named}` ends {'them' if ' ' in named else 'it'}\n")
+    at("router", "rm", "a->b")
+    assert at("configure", "b", "durability=ephemeral").code == 0
+    refused = at(
+        "router", "put", "a->b", "--source", "a", "--dest", "b"
+    )  # no router is in the way of this one
+    assert refused.code == 1
+    assert "router rm" not in refused.err

@@ -8,6 +8,7 @@ started is waited for, as long as the client's patience lasts.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from topics.calls.blocking import TopicStore
     from topics.cli.config.settings import Settings, Value
     from topics.embed.store import Store
+    from topics.kernel.errors import Rejected
     from topics.kernel.ports import Clock
     from topics.store.opened import StoreOptions
 
@@ -282,7 +284,7 @@ def _said_by(refused: Exception, store: TopicStore) -> Exception:
 
 def meant(refused: Exception, store: TopicStore) -> Exception:
     """For a topic, router or schedule that is not there: which one was perhaps meant, or what there is. For a consumer:
-    how to make it.
+    how to make it. For a router that is in the way: how to end it.
     """
     from topics.kernel.errors import Code, Rejected, TopicsError
 
@@ -293,6 +295,8 @@ def meant(refused: Exception, store: TopicStore) -> Exception:
         return Rejected(refused.code, message, **refused.detail)
     try:
         match refused.code:
+            case Code.TOPIC_EXISTS_INCOMPATIBLE:
+                return Rejected(refused.code, f"{refused.message}{_ending(refused, store)}", **refused.detail)
             case Code.TOPIC_NOT_FOUND:
                 kind, command, names = "topic", "ls", [row.topic for row in store.list()]
             case Code.ROUTER_NOT_FOUND:
@@ -309,6 +313,20 @@ def meant(refused: Exception, store: TopicStore) -> Exception:
             f"; `topics {command}` lists what there is" if names else f"; {store.where} holds no {kind}s yet"
         )
     return Rejected(refused.code, f"{refused.message}{hint}", **refused.detail)
+
+
+def _ending(refused: Rejected, store: TopicStore) -> str:
+    """How to end the routers that are in the way; nothing if none is."""
+    router, topic = refused.detail.get("router"), refused.detail.get("topic")
+    match refused.detail.get("reason"):
+        case "router_dest_fan_in" | "router_repoint" if router is not None:
+            names = [str(router)]
+        case "router_ephemeral":
+            names = [one.router for one in store.routers() if topic in (one.source, one.dest)]
+        case _:
+            return ""
+    ends = "them" if len(names) > 1 else "it"
+    return f"; `{shlex.join(['topics', 'router', 'rm', *names])}` ends {ends}" if names else ""
 
 
 def is_missing(store: TopicStore, topic: str) -> bool:

@@ -99,10 +99,11 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
             reason="durability",
         )
     if crosses and (routers := state.catalog.routers.touching(topic.topic_id)):
+        count, what = ("a router", "it") if len(routers) == 1 else (f"{len(routers)} routers", "them")
         raise Rejected(
             Code.TOPIC_EXISTS_INCOMPATIBLE,
-            f"topic {topic.name!r} has {len(routers)} routers, and a router's topics are kept: delete them first,"
-            " or leave the topic as it is",
+            f"topic {topic.name!r} has {count}, and a router's topics are kept: delete {what} first, or leave the topic"
+            " as it is",
             topic=topic.name,
             reason="router_ephemeral",
         )
