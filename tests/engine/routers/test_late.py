@@ -293,6 +293,22 @@ def test_what_is_longer_than_dest_takes_is_lost_there_and_holds_up_nothing(shard
     same_after_replay(driver)
 
 
+@pytest.mark.rule("S8.19", "S8.22")
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_what_a_router_adds_makes_no_copy_too_long_for_the_next_dest(guarantee):
+    driver = routing(of_dest={"max_record_bytes": 17}, guarantee="exactly_once")
+    driver.put("c", max_record_bytes=17)
+    driver.route("b", "c", guarantee=guarantee)
+    driver.append(b'"123456"', topic="a", meta=b'{"m":"1"}')  # 17 bytes
+    driver.append(b'"1234567"', topic="a", meta=b'{"m":"1"}')
+    driver.append(b'"12345678901234567"', topic="a")
+    driver.append(b'"123456789012345"', topic="a")  # 17 again
+    driver.bring_over()
+
+    assert driver.datas("b") == driver.datas("c") == [b'"123456"', b'"123456789012345"']
+    same_after_replay(driver)
+
+
 def test_a_barrier_of_dest_makes_it_late_for_a_moment():
     driver = routing()
     driver.append(1, topic="a")

@@ -86,6 +86,16 @@ def columns_of(views: Sequence[FrameView], ts: int) -> RecordColumns:
     )
 
 
+def is_longer(view: FrameView, longest: int) -> bool:
+    """Whether a record is longer than that, not counting a key that a router has given it."""
+    size = len(view.data) + len(view.meta)
+    if size > longest and ROUTER_META.encode() in view.meta:
+        fields = msgspec.json.decode(view.meta, type=dict[str, str])
+        if fields.pop(ROUTER_META, None) is not None:
+            size = len(view.data) + (len(msgspec.json.encode(fields)) if fields else 0)
+    return size > longest
+
+
 def _with_key(meta: bytes, key: str) -> bytes:
     """The meta with the key of the copy, in place of that of an earlier one."""
     own = f'"{ROUTER_META}":"{key}"}}'.encode()  # a router's name needs no escapes

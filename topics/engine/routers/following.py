@@ -198,7 +198,7 @@ class Copies:
         if self._sent.get(route, route.sent) != first - 1 or not self._is_open(route):
             return
         if given.records.stored_longest > route.dest_topic.config.max_record_bytes:
-            return  # what is too long for dest is lost there, which an order tells
+            return  # perhaps too long for dest: then it is lost there, and an order tells so
         router, to_queue = route.router, route.dest_topic.jobs is not None
         shape = (router.filter, router.preserve_node, router.preserve_tag, to_queue)
         found = shapes.get(shape)

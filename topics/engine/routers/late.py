@@ -29,7 +29,7 @@ from topics.engine.commands import BringOver
 from topics.engine.deadlines.timers import FORWARD
 from topics.engine.lane import Lane
 from topics.engine.replies import BroughtOver
-from topics.engine.routers.copies import columns_of, copy_columns, with_origin
+from topics.engine.routers.copies import columns_of, copy_columns, is_longer, with_origin
 from topics.engine.routers.following import Copies, tell_passed
 from topics.engine.routers.orders import ForwardOrder
 from topics.engine.routers.route import RunningRouter
@@ -191,7 +191,7 @@ def _plan(
 ) -> None:  # fmt: skip
     """Runs of records of one ts, and what is lost between them, in the order of their seqs."""
     longest = route.dest_topic.config.max_record_bytes
-    found = {view.seq: view for view in views if len(view.data) + len(view.meta) <= longest}
+    found = {view.seq: view for view in views if not is_longer(view, longest)}
     lost = damaged | {view.seq for view in views if view.seq not in found}
     there = (seq for seq in order.seqs if seq in found or seq in lost)
     for view_of, group in groupby(
