@@ -1071,3 +1071,23 @@ async def test_watches_are_counted(mock_clock, kind):
         assert values["topics_delivery_latency_seconds_count"] == 1  # of three who share a page the first
         assert values["topics_slow_consumers_total"] == 0
         await here.gone(*streams)
+
+
+@pytest.mark.rule("S10.4")
+async def test_who_attaches_has_read_a_topic_and_so_has_who_is_told_of_a_record(mock_clock, kind):
+    async def read_ms():
+        return (await said_of(here.site, "GET", "/v0/topics/t?touch=false"))[1]["last_read_ts"]
+
+    async with place(kind) as here:
+        await here.make()
+        begun = await here.watch(topics={"t": {"tail": True}})
+        here.clock.advance(1000)
+        events = await here.stream(wid=begun["wid"])
+        await caught_up(events)
+        assert await read_ms() == here.clock.now_ms()
+        here.clock.advance(1000)
+        assert await read_ms() == here.clock.now_ms() - 1000
+        await here.put("a")
+        assert (await events.told())[0] == "record"
+        assert await read_ms() == here.clock.now_ms()
+        await here.gone(events)
