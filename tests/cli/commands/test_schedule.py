@@ -48,6 +48,21 @@ def test_a_schedule_is_put_looked_at_and_ended(at: Call) -> None:
     assert (gone.code, "'nightly' does not exist" in gone.err) == (1, True)
 
 
+def test_a_word_of_crontab_stands_for_a_cron(at: Call) -> None:
+    at("create", "t")
+    made = at(
+        "schedule", "put", "s", "--topic", "t", "--cron", "@daily", "--timezone", "Asia/Kolkata", "--json"
+    )
+    assert made.code == 0
+    assert made.lines[0]["cron"] == "@daily"  # as it was typed
+    assert "s t @daily (Asia/Kolkata) never" in " ".join(at("schedule", "ls").text.split())
+    assert "@daily (Asia/Kolkata)" in at("schedule", "show", "s").text
+    coming = at("schedule", "next", "s").text.splitlines()
+    assert all(" 00:00:00 IST " in line and line.endswith(" 18:30:00.000Z") for line in coming), coming
+    changed = at("schedule", "put", "s", "--topic", "t", "--cron", "@hourly", "--json").lines[0]
+    assert changed["cron"] == "@hourly"
+
+
 def test_a_record_is_shown_as_it_was_written_whatever_its_numbers_are(at: Call) -> None:
     at("create", "t")
     record = '{"price": 3.10,\n"huge": [1e400]}'
@@ -64,6 +79,7 @@ def test_what_cannot_be_is_said_in_a_line(at: Call) -> None:
     for arguments, said in (
         (("--cron", "0 3 * *"), "five fields are needed"),
         (("--cron", "0 25 * * *"), "--cron: '0 25 * * *' is no cron expression: hour '25' is not 0 to 23"),
+        (("--cron", "@reboot"), "--cron: '@reboot' is no cron expression: a schedule goes by the clock"),
         (
             ("--cron", "0 3 30 feb *"),
             "day of month '30' is no day of that month: 1 to 31, or L for the last",
@@ -118,7 +134,7 @@ def test_no_directory_is_made_for_a_schedule_whose_topic_cannot_be_there(call: C
     [
         ("get", "beats"), ("tail", "beats", "--no-follow"), ("state", "beats"), ("ls",), ("export", "beats", "-"),
         ("schedule", "ls"), ("schedule", "show", "beat"), ("schedule", "next", "beat"), ("queue", "ls"),
-        ("consumer", "ls", "beats"), ("router", "ls"), ("backup", "copy"),
+        ("consumer", "ls", "beats"), ("consumer", "ls"), ("router", "ls"), ("backup", "copy"),
     ],
     ids=" ".join,
 )  # fmt: skip

@@ -64,6 +64,34 @@ def test_leap_days_and_last_days():
     assert found("0 12 L * *", "UTC", "2026-02-01T00:00", 2) == ["02-28 12:00", "03-31 12:00"]
 
 
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [
+        (("@yearly", "@annually"), "0 0 1 1 *"),
+        (("@monthly",), "0 0 1 * *"),
+        (("@weekly",), "0 0 * * 0"),
+        (("@daily", "@midnight"), "0 0 * * *"),
+        (("@hourly",), "0 * * * *"),
+    ],
+)
+@pytest.mark.parametrize("zone", [BERLIN, "Africa/Cairo"])  # where a midnight is skipped, and one repeated
+def test_a_word_is_short_for_five_fields(words, fields, zone):
+    expected = found(fields, zone, "2026-04-20T00:00", 300)
+    for word in words:
+        assert found(word, zone, "2026-04-20T00:00", 300) == expected
+
+
+def test_what_is_no_word_is_told_those_that_there_are():
+    with pytest.raises(
+        Rejected, match="'@reboot' is no cron expression: a schedule goes by the clock, and nothing"
+    ):
+        next(CALENDAR.instants("@reboot", "UTC", 0))
+    with pytest.raises(
+        Rejected, match="'@every 5m' is no cron expression: of words there are @yearly, @annually, "
+    ):
+        next(CALENDAR.instants("@every 5m", "UTC", 0))
+
+
 def test_what_never_comes_has_no_instant():
     assert (
         found("0 0 31 2,4 1#1", "UTC", "2026-01-01T00:00", 1) != []
@@ -78,7 +106,9 @@ def test_what_never_comes_has_no_instant():
     ("cron", "zone", "field"),
     [
         ("", "UTC", "cron"), ("* * * *", "UTC", "cron"), ("* * * * * *", "UTC", "cron"), ("60 * * * *", "UTC", "cron"),
-        ("@daily", "UTC", "cron"), ("*/0 * * * *", "UTC", "cron"), ("1" * 300 + " * * * *", "UTC", "cron"),
+        ("@reboot", "UTC", "cron"), ("@Daily", "UTC", "cron"),
+        ("@daily 0", "UTC", "cron"), ("@" + "x" * 300, "UTC", "cron"),
+        ("*/0 * * * *", "UTC", "cron"), ("1" * 300 + " * * * *", "UTC", "cron"),
         ("* * * * *", "", "timezone"), ("* * * * *", "CET/CEST", "timezone"), ("* * * * *", "../UTC", "timezone"),
         ("* * * * *", "/etc/localtime", "timezone"), ("* * * * *", "localtime", "timezone"),
         ("* * * * *", "x" * 300, "timezone"),

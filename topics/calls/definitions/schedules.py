@@ -130,8 +130,9 @@ class _TopicAndDataArgs(_OfSchedule, frozen=True, eq=False):
 
 
 class PutScheduleCall(_TopicAndDataArgs, frozen=True, eq=False, kw_only=True):
-    """Append `data` to `topic` at every instant of `cron` (five fields, in `timezone`), or every `every_ms` since 1970:
-    make the schedule, or change it. Each instant is one record, once, whatever stops the store; its meta says which.
+    """Append `data` to `topic` at every instant of `cron` (five fields or a word as `@daily`, in `timezone`), or every
+    `every_ms` since 1970: make the schedule, or change it. Each instant is one record, once, whatever stops the store;
+    its meta says which.
 
     `catch_up`: of instants that were missed by more than a minute, fire the `last`, `all` (the newest 1000), or `none`.
     `jitter_ms`: fire up to so much later, by an instant always as much, and before the next one. The other fields are

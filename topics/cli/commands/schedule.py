@@ -47,7 +47,9 @@ def schedule() -> None:
     help="Where its records go; it is there before, and stays the same.",
 )
 @click.option(
-    "--cron", metavar="EXPR", help="Minute, hour, day of month, month, day of week, as in '0 3 * * 1-5'."
+    "--cron",
+    metavar="EXPR",
+    help="Minute, hour, day of month, month, day of week, as in '0 3 * * 1-5', or a word as @daily.",
 )
 @click.option(
     "--every", "every_ms", callback=milliseconds(EVERY_MS_MIN, TTL_MS_MAX), metavar="TIME",

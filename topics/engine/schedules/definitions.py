@@ -42,7 +42,10 @@ def definition_of(
     if (cron is None) == (every_ms is None):
         raise invalid("cron", "give either cron or every_ms")
     if cron is not None and (not isinstance(cron, str) or not 0 < len(cron) <= CRON_CHARS_MAX):
-        raise invalid("cron", f"must be a string of five fields, at most {CRON_CHARS_MAX} characters")
+        raise invalid(
+            "cron",
+            f"must be a string of five fields, or a word as @daily, at most {CRON_CHARS_MAX} characters",
+        )
     if not isinstance(timezone, str) or not 0 < len(timezone) <= TIMEZONE_CHARS_MAX:
         raise invalid("timezone", "must be a name of the IANA list, as Europe/Berlin")
     if cron is None and timezone != "UTC":

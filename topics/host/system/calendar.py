@@ -2,7 +2,8 @@
 
 cronsim decides as Debian's cron does. An expression that names its hours and minutes means local times: one that a
 clock set forward skips comes at the next that there is, one that a clock set back repeats comes once. With a `*` in
-front of minute or hour it means a rhythm, which goes on through both.
+front of minute or hour it means a rhythm, which goes on through both. A word of crontab(5), as `@daily`, is short for
+one of those.
 """
 
 from __future__ import annotations
@@ -28,6 +29,15 @@ _FIELDS: Final = {
     "Bad month": "month {!r:.40} is not 1 to 12, or JAN to DEC",
     "Bad day-of-week": "day of week {!r:.40} is not 0 to 7, or SUN to SAT",
 }
+_WORDS: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
 _OF_THE_MACHINE: Final = "localtime"  # a file beside the zones, another one on each machine
 _YEAR_MAX_MS: Final = 253_000_000_000_000  # in the year 9987: what is later has no date
 
@@ -38,12 +48,13 @@ class HostCalendar:
 
     def instants(self, cron: str, timezone: str, after_ms: int) -> Iterator[int]:
         zone = _zone(timezone)
-        if len(cron) > CRON_CHARS_MAX or len(cron.split()) != len(_FIELDS):
+        fields = _spelled_out(cron)
+        if len(cron) > CRON_CHARS_MAX or len(fields.split()) != len(_FIELDS):
             raise _no_cron(cron, "five fields are needed: minute, hour, day of month, month, day of week")
         if after_ms > _YEAR_MAX_MS:
             return
         try:
-            found = CronSim(cron, datetime.fromtimestamp(after_ms // 1000, zone))
+            found = CronSim(fields, datetime.fromtimestamp(after_ms // 1000, zone))
         except (CronSimError, ValueError) as error:
             raise _no_cron(cron, _bad_field(cron, str(error))) from None
         last_ms = after_ms
@@ -54,6 +65,18 @@ class HostCalendar:
                 if instant_ms > last_ms:
                     yield instant_ms
                     last_ms = instant_ms
+
+
+def _spelled_out(cron: str) -> str:
+    """The five fields that a word is short for; what is no word as it is."""
+    if not cron.lstrip().startswith("@"):
+        return cron
+    fields = _WORDS.get(cron.strip())
+    if fields is not None:
+        return fields
+    if cron.strip() == "@reboot":
+        raise _no_cron(cron, "a schedule goes by the clock, and nothing of it fires because something starts")
+    raise _no_cron(cron, f"of words there are {', '.join(_WORDS)}")
 
 
 def _bad_field(cron: str, said: str) -> str:

@@ -31,7 +31,7 @@ async def test_an_empty_text_is_no_default(field):
 async def test_a_cron_that_cannot_be_is_told_before_a_topic_that_is_not_there(topic):
     async with open_site() as site:
         await ask(site, "PUT", "/v0/topics/t")
-        for when in ({"cron": "0 25 * * *"}, {"cron": "0 0 30 2 *"}, {"cron": "@daily"}):
+        for when in ({"cron": "0 25 * * *"}, {"cron": "0 0 30 2 *"}, {"cron": "@reboot"}):
             answer = await said(site, "PUT", S, {"topic": topic, "record": {"data": 1}} | when)
 
             assert code(answer) == (400, "invalid_request")

@@ -40,7 +40,10 @@ class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     topic: Annotated[str, s.said("Where its records go", pattern=s.NAME_PATTERN)]
     record: Annotated[msgspec.Raw, s.said("What it appends, as of a write")]
     cron: Annotated[
-        str | None, s.nonempty_text("Minute, hour, day of month, month, day of week; this or `every_ms`")
+        str | None,
+        s.nonempty_text(
+            "Minute, hour, day of month, month, day of week, or a word as `@daily`; this or `every_ms`"
+        ),
     ] = None
     every_ms: Annotated[int | None, s.unsigned("At multiples of it since 1970; 1000 at least")] = None
     timezone: Annotated[str | None, s.nonempty_text("Of the IANA list; where `cron` is local time")] = None
