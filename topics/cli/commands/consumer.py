@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -13,13 +16,14 @@ from topics.cli.completion.types import CONSUMER, TOPIC
 from topics.cli.core.failure import USAGE, Failed
 from topics.cli.core.group import Group
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
-from topics.cli.io.quantities import moment
+from topics.cli.io.quantities import age, moment
 from topics.cli.io.terminal import json_line, print_table
 
 if TYPE_CHECKING:
-    from topics.calls.blocking import Consumer, Topic
+    from topics.calls.blocking import Consumer, Topic, TopicStore
     from topics.engine.replies import ConsumerState
 
+PAGE: Final = 1000  # rows of a table
 _SHOWN: Final = 10  # names of consumers in a message
 
 
@@ -29,25 +33,60 @@ def consumer() -> None:
 
 
 @consumer.command()
-@click.argument("topic", type=TOPIC)
+@click.argument("topic", type=TOPIC, required=False)
+@click.option("--prefix", default="", help="Only of topics whose name begins so.")
 @json_option
 @common_options
 @pass_invocation
-def ls(invocation: Invocation, topic: str, as_json: bool) -> None:
-    """List the consumers of a topic: where each stands, and how much it has not read."""
+def ls(invocation: Invocation, topic: str | None, prefix: str, as_json: bool) -> None:
+    """List the consumers of a topic, or of all: where each stands, how much it has not read, and since when.
+
+    \b
+      topics consumer ls
+      topics consumer ls quakes
+    """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
+    if topic is not None and prefix:
+        raise Failed("--prefix goes without TOPIC", code=USAGE)
+    there = False
     with invocation.there() as store:
-        found = store.topic(topic).consumers()
-    if as_json:
-        for state in found:
-            _print_json(state)
-    elif found:
-        rows = [
-            (state.consumer, f"{state.from_seq:,}", f"{state.lag:,}", moment(state.updated_ts))
-            for state in found
-        ]
-        print_table(("consumer", "seq", "lag", "since"), rows, numbers=("seq", "lag"))
-    else:
+        found = iter(store.topic(topic).consumers()) if topic is not None else _all_consumers(store, prefix)
+        while page := list(islice(found, PAGE)):
+            there = True
+            _print_page(page, of_all=topic is None, as_json=as_json)
+    if there or as_json:
+        return
+    if topic is not None:
         click.echo(f"{topic}: no consumers")
+        return
+    begin = f" of topics whose name begins with {prefix!r}" if prefix else ""
+    click.echo(f"no consumers{begin} in {invocation.place.name}")
+
+
+def _all_consumers(store: TopicStore, prefix: str) -> Iterator[ConsumerState]:
+    """Those of each topic, one topic after another; what is deleted meanwhile has none."""
+    from topics.kernel.errors import Code, Rejected
+
+    for row in store.list(prefix):
+        try:
+            yield from store.topic(row.topic).consumers()
+        except Rejected as refused:
+            if refused.code is not Code.TOPIC_NOT_FOUND:
+                raise
+
+
+def _print_page(page: Sequence[ConsumerState], *, of_all: bool, as_json: bool) -> None:
+    if as_json:
+        for state in page:
+            _print_json(state)
+        return
+    now_ms = time.time_ns() // 1_000_000
+    rows = [
+        (*([state.topic] if of_all else []), state.consumer, f"{state.from_seq:,}", f"{state.lag:,}",
+         moment(state.updated_ts), age(now_ms - state.updated_ts))
+        for state in page
+    ]  # fmt: skip
+    heads = (*(["topic"] if of_all else []), "consumer", "seq", "lag", "since", "age")
+    print_table(heads, rows, numbers=("seq", "lag", "age"))
 
 
 @consumer.command()
