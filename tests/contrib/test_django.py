@@ -166,6 +166,21 @@ def test_wrong_options_are_refused(options: dict[str, object], said: str) -> Non
         framework.task_backends["default"]
 
 
+@pytest.mark.parametrize(
+    ("url", "options", "said"),
+    [
+        (None, {"concurrency": 0}, "^concurrency: must be 1 to 1000, not 0$"),
+        ("http://127.0.0.1:1", {}, "http://127.0.0.1:1: nobody listens there"),
+    ],
+)
+def test_why_a_worker_cannot_begin_is_said_by_the_command(
+    backend: Any, topics_server: Server, url: str | None, options: dict[str, int], said: str
+) -> None:
+    there = {"BACKEND": BACKEND, "OPTIONS": {"url": url or topics_server.url}}
+    with override_settings(TASKS={"default": there}), pytest.raises(CommandError, match=said):
+        work(**options)
+
+
 def test_a_worker_of_a_queue_that_no_setting_names_is_refused(backend: Any) -> None:
     with pytest.raises(CommandError, match="has no queue 'mail': it has"):
         work(queue_name="mail")

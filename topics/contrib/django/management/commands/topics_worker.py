@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from topics.contrib.django.backend import TopicsBackend
 from topics.contrib.django.execution import Execution
 from topics.contrib.django.framework import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME, task_backends
+from topics.kernel.errors import TopicsError
 
 
 class Command(BaseCommand):
@@ -34,12 +35,19 @@ class Command(BaseCommand):
             raise CommandError(
                 f"TASKS[{backend!r}] has no queue {queue_name!r}: it has {sorted(there.queues)}"
             )
-        worker_id = f"{platform.node()}-{os.getpid()}"
-        queue = there.queue(queue_name, node=worker_id)
-        config = queue.state().config
-        attempts_max = config.max_deliveries if config.dead_letter is not None else None
-        execution = Execution(there, worker_id=worker_id, attempts_max=attempts_max or None)
-        with there.client.worker(
-            queue.name, node=worker_id, concurrency=concurrency, until_empty=until_empty
-        ) as worker:
-            worker.run(execution)
+        try:
+            _work(there, queue_name, concurrency=concurrency, until_empty=until_empty)
+        except TopicsError as error:
+            raise CommandError(str(error)) from error
+
+
+def _work(there: TopicsBackend, queue_name: str, *, concurrency: int, until_empty: bool) -> None:
+    worker_id = f"{platform.node()}-{os.getpid()}"
+    queue = there.queue(queue_name, node=worker_id)
+    config = queue.state().config
+    attempts_max = config.max_deliveries if config.dead_letter is not None else None
+    execution = Execution(there, worker_id=worker_id, attempts_max=attempts_max or None)
+    with there.client.worker(
+        queue.name, node=worker_id, concurrency=concurrency, until_empty=until_empty
+    ) as worker:
+        worker.run(execution)
