@@ -188,6 +188,12 @@ def test_ids_that_are_missing_are_passed_over(tmp_path: pathlib.Path) -> None:
         ((3, 7), 1, 10, "7 ids that are not consumed have no entry: 1 to 2, 4 to 6, 8 to 9. "),
         ((3, 7), 5, 8, "2 ids that are not consumed have no entry: 5 to 6. "),
         ((), 4, 6, "2 ids that are not consumed have no entry: 4 to 5. "),
+        (
+            (3,),
+            3,
+            5,
+            "1 id that is not consumed has no entry: 4. Either ledgerq removed it, or what had it is ",
+        ),
         (range(1, 200, 2), 1, 200, ", 38, 40 and 79 more runs. "),
     ],
 )

@@ -132,7 +132,7 @@ def _bounds_flaw(data: Buffer, at: int, dialect: Dialect) -> str | None:
     left = len(data) - at
     least = ENTRY_HEAD.size + CHECKSUM_SIZE + dialect.trailer
     if left < least:
-        return f"{left} bytes are left, fewer than any entry has"
+        return f"{left} {'byte is' if left == 1 else 'bytes are'} left, fewer than any entry has"
     length, kind, flags, _, _ = ENTRY_HEAD.unpack_from(data, at)
     size = length + LENGTH_SIZE
     if size < least or size > ENTRY_BYTES_MAX:

@@ -130,10 +130,9 @@ def _missing(runs: list[tuple[int, int]]) -> str:
         str(first) if first == last else f"{first} to {last}" for first, last in runs[:_RUNS_TOLD]
     )
     more = f" and {len(runs) - _RUNS_TOLD} more runs" if len(runs) > _RUNS_TOLD else ""
-    return (
-        f"{count} ids that are not consumed have no entry: {told}{more}. Either ledgerq removed them, or what had them "
-        "is missing or damaged"
-    )
+    ids = "1 id that is not consumed has" if count == 1 else f"{count} ids that are not consumed have"
+    them = "it" if count == 1 else "them"
+    return f"{ids} no entry: {told}{more}. Either ledgerq removed {them}, or what had {them} is missing or damaged"
 
 
 def _no_times(why: str) -> Rejected:
