@@ -92,6 +92,24 @@ def test_what_is_no_word_is_told_those_that_there_are():
         next(CALENDAR.instants("@every 5m", "UTC", 0))
 
 
+@pytest.mark.parametrize(
+    ("cron", "zone", "said"),
+    [
+        ("0 22-2 * * *", "UTC", "hour '22-2' is not 0 to 23; a range goes from the lower to the higher"),
+        ("0 3 * * * *", "UTC", "month, day of week; it has 6"),
+        ("* * * * *", "berlin", "'berlin' is no time zone: did you mean Europe/Berlin?"),
+        ("* * * * *", "new york", "'new york' is no time zone: did you mean America/New_York?"),
+        ("* * * * *", "utc", "'utc' is no time zone: did you mean UTC?"),
+        ("* * * * *", "knox", "'knox' is no time zone: did you mean America/Indiana/Knox?"),
+        ("* * * * *", "GMT+2", "'GMT+2' is no time zone: give one of the IANA list, as Europe/Berlin"),
+    ],
+)
+def test_what_is_nearly_one_is_told_the_way(cron, zone, said):
+    with pytest.raises(Rejected) as refused:
+        next(CALENDAR.instants(cron, zone, 0))
+    assert refused.value.message.endswith(said)
+
+
 def test_what_never_comes_has_no_instant():
     assert (
         found("0 0 31 2,4 1#1", "UTC", "2026-01-01T00:00", 1) != []

@@ -8,7 +8,7 @@ one of those.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
@@ -38,6 +38,7 @@ _WORDS: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+_MEANT_MAX: Final = 3  # zones in a message
 _OF_THE_MACHINE: Final = "localtime"  # a file beside the zones, another one on each machine
 _YEAR_MAX_MS: Final = 253_000_000_000_000  # in the year 9987: what is later has no date
 
@@ -50,7 +51,8 @@ class HostCalendar:
         zone = _zone(timezone)
         fields = _spelled_out(cron)
         if len(cron) > CRON_CHARS_MAX or len(fields.split()) != len(_FIELDS):
-            raise _no_cron(cron, "five fields are needed: minute, hour, day of month, month, day of week")
+            why = "five fields are needed: minute, hour, day of month, month, day of week"
+            raise _no_cron(cron, f"{why}; it has {len(fields.split())}")
         if after_ms > _YEAR_MAX_MS:
             return
         try:
@@ -83,7 +85,8 @@ def _bad_field(cron: str, said: str) -> str:
     """What cronsim said, with what stands in that field and what may."""
     for (name, form), given in zip(_FIELDS.items(), cron.split(), strict=True):
         if said == name:
-            return form.format(given)
+            falls = "; a range goes from the lower to the higher" if "-" in given else ""
+            return form.format(given) + falls
     return said
 
 
@@ -96,10 +99,20 @@ def _zone(timezone: str) -> tzinfo:
     if timezone == "UTC":
         return UTC
     if len(timezone) > TIMEZONE_CHARS_MAX or timezone not in _zones():
-        raise invalid(
-            "timezone", f"{timezone!r:.80} is no time zone: give one of the IANA list, as Europe/Berlin"
+        known = _zones_meant(timezone)
+        give = (
+            f"did you mean {' or '.join(known)}?" if known else "give one of the IANA list, as Europe/Berlin"
         )
+        raise invalid("timezone", f"{timezone!r:.80} is no time zone: {give}")
     return ZoneInfo(timezone)
+
+
+def _zones_meant(timezone: str) -> Sequence[str]:
+    """Those that are written otherwise: `berlin` is Europe/Berlin. None of Etc, where GMT+2 is two hours behind."""
+    asked = timezone.casefold().replace(" ", "_")
+    names = {name: name.casefold() for name in _zones() if not name.startswith("Etc/")}
+    found = [name for name, folded in names.items() if asked in (folded, folded.rpartition("/")[2])]
+    return sorted(found)[:_MEANT_MAX]
 
 
 @lru_cache(maxsize=1)
