@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from topics.calls.blocking import Consumer, Topic, TopicStore
     from topics.engine.replies import ConsumerState
 
-PAGE: Final = 1000  # rows of a table
 _SHOWN: Final = 10  # names of consumers in a message
 
 
@@ -47,19 +45,21 @@ def ls(invocation: Invocation, topic: str | None, prefix: str, as_json: bool) ->
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
     if topic is not None and prefix:
         raise Failed("--prefix goes without TOPIC", code=USAGE)
-    there = False
     with invocation.there() as store:
         found = iter(store.topic(topic).consumers()) if topic is not None else _all_consumers(store, prefix)
-        while page := list(islice(found, PAGE)):
-            there = True
-            _print_page(page, of_all=topic is None, as_json=as_json)
-    if there or as_json:
-        return
-    if topic is not None:
+        if as_json:
+            for state in found:
+                _print_json(state)
+            return
+        rows = [_row(state, of_all=topic is None) for state in found]
+    if rows:
+        heads = (*(["topic"] if topic is None else []), "consumer", "seq", "lag", "since", "age")
+        print_table(heads, rows, numbers=("seq", "lag", "age"))
+    elif topic is not None:
         click.echo(f"{topic}: no consumers")
-        return
-    begin = f" of topics whose name begins with {prefix!r}" if prefix else ""
-    click.echo(f"no consumers{begin} in {invocation.place.name}")
+    else:
+        begin = f" of topics whose name begins with {prefix!r}" if prefix else ""
+        click.echo(f"no consumers{begin} in {invocation.place.name}")
 
 
 def _all_consumers(store: TopicStore, prefix: str) -> Iterator[ConsumerState]:
@@ -74,19 +74,10 @@ def _all_consumers(store: TopicStore, prefix: str) -> Iterator[ConsumerState]:
                 raise
 
 
-def _print_page(page: Sequence[ConsumerState], *, of_all: bool, as_json: bool) -> None:
-    if as_json:
-        for state in page:
-            _print_json(state)
-        return
-    now_ms = time.time_ns() // 1_000_000
-    rows = [
-        (*([state.topic] if of_all else []), state.consumer, f"{state.from_seq:,}", f"{state.lag:,}",
-         moment(state.updated_ts), age(now_ms - state.updated_ts))
-        for state in page
-    ]  # fmt: skip
-    heads = (*(["topic"] if of_all else []), "consumer", "seq", "lag", "since", "age")
-    print_table(heads, rows, numbers=("seq", "lag", "age"))
+def _row(state: ConsumerState, *, of_all: bool) -> Sequence[str]:
+    topic = [state.topic] if of_all else []
+    since = moment(state.updated_ts), age(time.time_ns() // 1_000_000 - state.updated_ts)
+    return *topic, state.consumer, f"{state.from_seq:,}", f"{state.lag:,}", *since
 
 
 @consumer.command()
