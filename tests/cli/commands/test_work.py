@@ -76,6 +76,17 @@ def test_a_command_has_the_payload_and_its_end_settles_the_job(
     assert call("queue", "stats", "done", "--json", *place).lines[0]["ready"] == 0
 
 
+def test_what_is_told_of_a_job_begins_a_line_however_its_command_ended_its_own(call: Call) -> None:
+    call("create", "q", "type=queue", "max_deliveries=1", "dead_letter=failed")
+    call("put", "q", stdin=b"1\n2\n")
+    answer = call("work", "q", "--until-empty", "--", "sh", "-c", "printf no >&2; exit 1")
+
+    assert [line for line in answer.err.splitlines() if "job" in line or line == "no"] == [
+        "no", "topics: q: job 1 failed, delivery 1: exit 1: no",
+        "no", "topics: q: job 2 failed, delivery 1: exit 1: no", "topics: q: 0 jobs done, 2 failed",
+    ]  # fmt: skip
+
+
 def test_what_is_left_behind_an_empty_queue_is_told(call: Call) -> None:
     call("create", "q", "type=queue", "leases_durable=true")
     call("put", "q", stdin=b"1\n2\n")

@@ -60,14 +60,20 @@ class JobProcess:
             os.killpg(self._child.pid, signal.SIGKILL if kill else signal.SIGTERM)
 
     def _pass_on(self) -> None:
-        """Its stderr is ours; the end of it is kept."""
+        """Its stderr is ours, where the next begins a line of its own; the end of it is kept."""
         assert self._child.stderr is not None
         with self._child.stderr as stream:
             while piece := os.read(stream.fileno(), _PIECE):
                 self._tail = (self._tail + piece)[-REASON_BYTES_MAX:]
-                with suppress(OSError, ValueError):
-                    sys.stderr.buffer.write(piece)
-                    sys.stderr.buffer.flush()
+                _tell(piece)
+        if self._tail and not self._tail.endswith(b"\n"):
+            _tell(b"\n")
+
+
+def _tell(piece: bytes) -> None:
+    with suppress(OSError, ValueError):
+        sys.stderr.buffer.write(piece)
+        sys.stderr.buffer.flush()
 
 
 def environment(job: Job, inherited: Mapping[str, str]) -> dict[str, str]:
