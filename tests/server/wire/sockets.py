@@ -131,7 +131,9 @@ class SocketPeer:
         return Got(whole[0] & 15, whole[self._start(whole) :])
 
     async def message(self) -> dict[str, Any]:
-        got = await self.frame()
+        """The next; who is asked meanwhile whether we live is told."""
+        while (got := await self.frame()) is not None and got.opcode == PING:
+            await self.send(frame(got.payload, PONG))
         assert got is not None, "the connection has ended"
         return got.fields
 

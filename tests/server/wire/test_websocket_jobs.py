@@ -13,7 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests.server.planes import JSON, Wire
 from tests.server.wire.places import alone, begun, new_site, serve_connection
 from tests.server.wire.playing import pass_time
-from tests.server.wire.sockets import SocketPeer, close, frame, head, socket_of, text
+from tests.server.wire.sockets import PING, PONG, SocketPeer, close, frame, head, socket_of, text
 from topics.embed.aio.runtime import Runtime
 from topics.embed.aio.thread import Threads
 from topics.kernel.limits import MIB, Limits
@@ -413,6 +413,35 @@ async def test_nonsense_is_named(mock_clock, fields, field):
         assert (await peer.ask(op="work", topic="q", node="w", max=10**9))["max"] == 1000
 
 
+@pytest.mark.rule("Q4.12")
+@pytest.mark.parametrize("deliveries", [1, 2])
+@pytest.mark.parametrize("most", [1, 2])
+async def test_who_lets_a_lease_run_out_takes_no_job_before_he_says_anything(mock_clock, most, deliveries):
+    """He may stand still: each job of the queue would be his for a lease, until none is left."""
+    config = {"lease_ms": 1000, "max_deliveries": deliveries, "dead_letter": "dead"}
+    async with queue(**config) as place, place.socket() as (peer, _):
+        await peer.send(work(most))
+        assert ops([await peer.message()]) == ["working"]
+        await place.put("a")
+        assert job(await peer.message()) == 1
+        await place.passes(1001)
+        asked = await peer.frame()
+        assert asked.opcode == PING
+
+        await place.put("b")
+        for _ in range(3):
+            await place.passes(1001)
+        await peer.quiet()
+        left = (await place.ask("/claim", node="other", max=2))["claimed"]
+        assert [(one["data"], one["deliveries"]) for one in left] == [("a", 2), ("b", 1)][2 - deliveries :]
+        assert len(left) == deliveries
+
+        await place.put("c")
+        await peer.send(frame(asked.payload, PONG))
+        found = await peer.message()
+        assert (job(found), found["deliveries"]) == (3, 1)
+
+
 @pytest.mark.rule("Q3.3", "Q3.2")
 async def test_jobs_are_pushed_by_the_same_cohorts(mock_clock):
     async with queue(claim_jitter_ms=50) as place, place.socket() as (peer, _):
@@ -442,7 +471,12 @@ class Worker:
         """Whatever has come."""
         await self.place.settled()
         while self.peer.client.buffer or self.peer.edge.unread_bytes:
-            got = await self.peer.message()
+            one = await self.peer.frame()
+            if one.opcode == PING:  # a lease ran out
+                await self.peer.send(frame(one.payload, PONG))
+                await self.place.settled()
+                continue
+            got = one.fields
             assert got["op"] not in ("error", "claimed"), got
             if got["op"] == "job":
                 assert self.most, "a job behind the end of work"

@@ -3,6 +3,10 @@
 A `Hand` has what one connection was pushed of one queue and has not settled. The engine tells when a lease ends,
 however it does: by what anybody says of the job, by time, or with the job itself. That makes room, and the hand claims
 again. When the connection ends, what is in the hand is ready for others.
+
+A lease that runs out may be that of a process which stands still while its connection lives. It would be handed the job
+again and again, until that is a dead letter nobody has worked on. So behind such a lease the holder is asked whether he
+lives, where he can be, and takes no job before he has said anything.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from topics.embed.aio.jobs import ClaimedJobs, JobDesk
 from topics.engine.commands import Claim
 from topics.engine.engine import Engine
 from topics.engine.replies import LeasedJob
+from topics.log.jobs.rows import EXPIRED
 
 _Key = tuple[int, int]  # the queue's id, the job's seq
 
@@ -33,21 +38,30 @@ class Hands:
     def tell_ended(self, ended: Mapping[int, Iterable[int]]) -> None:
         """Leases of these jobs have ended, by queue."""
         for topic_id, seqs in ended.items():
+            topic = self.engine.catalog.topics.get(topic_id)
             for seq in seqs:
                 hand = self.by_job.pop((topic_id, seq), None)
                 if hand is not None:
                     hand.free((topic_id, seq))
+                    if topic is not None and topic.jobs is not None and topic.jobs.reason(seq) == EXPIRED:
+                        hand.doubt()
 
 
 class Hand:
-    """`asked`: the claim that is made whenever there is room; its `count_max` is how many jobs the hand takes."""
+    """`asked`: the claim that is made whenever there is room; its `count_max` is how many jobs the hand takes.
+    `ask_life`: asks the holder whether he lives, and calls what it is given at his next word; None if nobody can.
+    """
 
-    def __init__(self, hands: Hands, asked: Claim) -> None:
+    def __init__(
+        self, hands: Hands, asked: Claim, *, ask_life: Callable[[Callable[[], None]], None] | None = None
+    ) -> None:
         assert asked.wait_ms is None
         assert asked.told_end
         self.asked = asked
         self._hands = hands
         self._held: dict[_Key, LeasedJob] = {}
+        self._ask_life = ask_life
+        self._is_doubted = False
         self._freed = trio.lowlevel.ParkingLot()
 
     def __len__(self) -> int:
@@ -61,19 +75,28 @@ class Hand:
             Rejected: topic_not_found, not_a_queue, storage_read_only, disk_low, throttled; nothing is leased.
             Corrupt: the records cannot be read now; nothing is leased.
         """
-        desk, most = self._hands.desk, self.asked.count_max
-        if len(self) >= most:
-            await desk.wait(self._has_room, until_s)
-        if len(self) >= most:
-            return None
-        asked = msgspec.structs.replace(self.asked, count_max=most - len(self))
-        claimed = await desk.claim(asked, room, until_s=until_s)
-        if claimed is not None:
+        desk = self._hands.desk
+        while True:
+            if not self._takes:
+                await desk.wait(self._until_it_takes, until_s)
+            if not self._takes:
+                return None
+            asked = msgspec.structs.replace(self.asked, count_max=self.asked.count_max - len(self))
+            claimed = await desk.claim(asked, room, until_s=until_s)
+            if claimed is None:
+                return None
             self._take(claimed)
-        return claimed
+            if not self._is_doubted:
+                return claimed
+            self.give_back(claimed.jobs)
+            room.settle(0)
 
-    async def _has_room(self) -> None:
-        while len(self) >= self.asked.count_max:
+    @property
+    def _takes(self) -> bool:
+        return len(self) < self.asked.count_max and not self._is_doubted
+
+    async def _until_it_takes(self) -> None:
+        while not self._takes:
             await self._freed.park()
 
     def _take(self, claimed: ClaimedJobs) -> None:
@@ -92,6 +115,16 @@ class Hand:
     def free(self, key: _Key) -> None:
         """The lease has ended."""
         del self._held[key]
+        self._freed.unpark_all()
+
+    def doubt(self) -> None:
+        """A lease ran out: no job is taken before the holder says anything."""
+        if self._ask_life is not None and not self._is_doubted:
+            self._is_doubted = True
+            self._ask_life(self._heard)
+
+    def _heard(self) -> None:
+        self._is_doubted = False
         self._freed.unpark_all()
 
     def give_back(self, jobs: Iterable[LeasedJob] | None = None) -> None:

@@ -75,6 +75,10 @@ class OpsConnection(Protocol):
         """
         ...
 
+    def ask_life(self, heard: Callable[[], None]) -> None:
+        """Ask the peer whether it lives. `heard` is called once, when anything comes of it."""
+        ...
+
     def at_end(self, give_back: Callable[[], None]) -> None:
         """Call this when the connection has ended, however it ended. The last that was given comes first."""
         ...

@@ -46,8 +46,8 @@ class WebSocket(WebSocketSender):
     """The connection, from the acceptance on. As `OpsConnection` it is what the ops know."""
 
     __slots__ = (
-        "_at_end", "_connection", "_ended", "_is_asked", "_is_over", "_is_reading", "_messages", "_received", "_seen",
-        "_was_held_back", "claims", "key", "watch", "works",
+        "_asking", "_at_end", "_connection", "_ended", "_is_asked", "_is_over", "_is_reading", "_messages", "_received",
+        "_seen", "_was_held_back", "claims", "key", "watch", "works",
     )  # fmt: skip
 
     def __init__(self, link: PeerLink, site: Site, key: Key, connection: RestingConnection) -> None:
@@ -62,6 +62,7 @@ class WebSocket(WebSocketSender):
         # Bytes, messages, and whether in the midst of one, when it was last looked over.
         self._seen = (0, 0, False)
         self._is_asked = False  # whether it lives
+        self._asking: list[Callable[[], None]] = []  # who is told when it does
         self._ended: tuple[CloseCode, str] | None = None  # what to close with
         self._at_end: list[Callable[[], None]] = [partial(site.end_stream, key)]  # the last comes first
         self._is_over = False  # and nothing is left to be given back
@@ -70,6 +71,11 @@ class WebSocket(WebSocketSender):
 
     def start(self, task: Callable[[], Awaitable[object]]) -> None:
         self._tasks.start(task)
+
+    def ask_life(self, heard: Callable[[], None]) -> None:
+        self._asking.append(heard)
+        if len(self._asking) == 1 and self._frames.is_open:
+            self._say(_PING)
 
     def at_end(self, give_back: Callable[[], None]) -> None:
         self._at_end.append(give_back)
@@ -198,17 +204,25 @@ class WebSocket(WebSocketSender):
             self._under_way = self._under_way_bytes = 0
             return False
         self._messages += 1
-        self._received += len(data)
+        self._came(len(data))
         if not self._hold():
             self._end(CloseCode.TRY_AGAIN_LATER, "no memory is left for messages on their way")
         return True
+
+    def _came(self, size: int) -> None:
+        """So it lives."""
+        self._received += size
+        if self._asking and size:
+            asking, self._asking = self._asking, []
+            for heard in asking:
+                heard()
 
     def _takes_life(self, data: bytes) -> bool:
         """What an idle peer says is mostly that it lives, or whether we do."""
         said = None if self._frames.is_partial else lone_control(data)
         if said is None:
             return False
-        self._received += len(data)
+        self._came(len(data))
         opcode, payload = said
         if opcode is Opcode.PING:
             self._say(control_frame(Opcode.PONG, payload))
@@ -240,7 +254,7 @@ class WebSocket(WebSocketSender):
 
     async def _take(self, data: bytes) -> None:
         """All that came, or its end."""
-        self._received += len(data)
+        self._came(len(data))
         message = self._frames.lone(data)
         if message is not None:
             await self._take_message(message)

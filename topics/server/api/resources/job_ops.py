@@ -173,7 +173,7 @@ async def work(call: OpCall) -> None:
             max=WORKS_MAX,
         )
     else:
-        works[name] = Work(Hand(runtime.hands, command))
+        works[name] = Work(Hand(runtime.hands, command, ask_life=session.ask_life))
         session.at_end(works[name].hand.give_back)
     works[name].begin(command)
     session.start(partial(_push_jobs, works[name], name, Share(call.site.answers), session))
