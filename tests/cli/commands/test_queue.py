@@ -144,6 +144,16 @@ def test_a_bad_flag_is_named(call: Call, flags: tuple[str, ...], why: str) -> No
 
 
 @pytest.mark.rule("Q4.14")
+def test_what_is_put_back_in_a_directory_has_arrived_when_the_command_ends(call: Call) -> None:
+    call("create", "q", "type=queue", "dead_letter=dead")
+    call("put", "dead", stdin=b"1\n" * 500)
+
+    assert call("queue", "redrive", "q").code == 0
+    with topics.open("topics-data", read_only=True) as store:
+        assert [store.topic(name).state().count for name in ("dead", "q")] == [0, 500]
+
+
+@pytest.mark.rule("Q4.14")
 def test_dead_letters_are_put_back(at: Call) -> None:
     at("create", "q", "type=queue", "dead_letter=dead")
     at("create", "other", "type=queue")
@@ -152,8 +162,12 @@ def test_dead_letters_are_put_back(at: Call) -> None:
     assert at("queue", "redrive", "q", "--seq", "2", "--json").lines == [
         {"topic": "q", "source": "dead", "redriven": [2], "skipped": []}
     ]
-    assert at("queue", "redrive", "q", "-n", "1").text == "q: 1 job on the way from dead\n"
-    assert at("queue", "redrive", "other", "dead").text == "other: 1 job on the way from dead\n"
+    first = at("queue", "redrive", "q", "-n", "1")
+    assert first.text == "q: 1 job on the way from dead\n"
+    assert "topics: dead holds more: ask again for the next\n" in first.err
+    last = at("queue", "redrive", "other", "dead", "-n", "1")
+    assert last.text == "other: 1 job on the way from dead\n"
+    assert "holds more" not in last.err
     assert at("queue", "redrive", "q").text == "q: 0 jobs on the way from dead\n"
 
     def jobs(name: str) -> list[int]:

@@ -208,13 +208,15 @@ def redrive(
     """Put dead letters of SOURCE back as fresh jobs of QUEUE. Default: the queue's own dead_letter.
 
     They go from SOURCE, keep their priority, and their meta still says where they failed. When this returns they are on
-    their way, and will arrive whatever happens.
+    their way, and will arrive whatever happens. Of more than 1000 the first go; it is said that there are others.
 
     A SEQ that may not go is told: no dead letter, or on its way already. Exit code 1: all of them were such.
     """
     with invocation.there() as store:
         found = store.queue(queue).redrive(seqs or None, source=source, limit=limit)
         _let_arrive(store, found)
+        if not seqs and len(found.seqs) == limit and _holds_more(store, found):
+            say(f"{found.source} holds more: ask again for the next", "topics: ")
     skipped = [seq for seq in dict.fromkeys(seqs) if seq not in found.seqs] if len(found.seqs) < limit else []
     if as_json:
         _print_json(
@@ -276,10 +278,15 @@ def _let_arrive(store: TopicStore, redriven: Redriven) -> None:
     source, until_s = store.topic(redriven.source), time.monotonic() + MOVE_S
     left = sorted(redriven.seqs if isinstance(store, Store) else ())
     while left and time.monotonic() < until_s:
-        if any(record.seq == left[-1] for record in source.read(from_seq=left[-1], limit=1).records):
+        if any(record.seq == left[-1] for record in source.read(from_seq=left[-1] - 1, limit=1).records):
             time.sleep(LOOK_FIRST_S)
         else:
             left.pop()
+
+
+def _holds_more(store: TopicStore, redriven: Redriven) -> bool:
+    """The first ones go, so the others are behind them."""
+    return bool(store.topic(redriven.source).read(from_seq=max(redriven.seqs), limit=1).records)
 
 
 def _wait_for_workers(store: TopicStore, name: str, limit_s: float | None) -> tuple[QueueState, bool]:
