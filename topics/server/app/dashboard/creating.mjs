@@ -1,7 +1,8 @@
 // A new topic: its name, its type, what a write to it waits for, and the bounds that most topics have. A field that is left
 // empty has the server's default, and a topic of this name that is there is never changed.
 import { choice, el, field, put } from "./dom.mjs"
-import { call, exact, Refused, tell } from "./api.mjs"
+import { call } from "./api.mjs"
+import { number, sending, text, whole } from "./forms.mjs"
 
 const TYPES = { log: "Records, which any number of readers follow.", queue: "Jobs, each of which one worker takes and finishes." }
 const CLASSES = {
@@ -15,14 +16,10 @@ const BOUNDS = [
 ]
 const OF_QUEUES = [["lease_ms", "A worker has a job for, ms", "30000"], ["max_deliveries", "Hand a job out at most, times", "until it is done"]]
 
-// A number with all of its digits.
-const whole = (typed) => (Number.isSafeInteger(Number(typed)) ? Number(typed) : exact(typed))
-
 export function creating() {
-  const name = el("input", { type: "text", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" })
-  const letters = el("input", { type: "text", placeholder: "none", maxlength: "255", autocomplete: "off", spellcheck: "false" })
+  const name = text({ required: true, maxlength: "255" }), letters = text({ placeholder: "none", maxlength: "255" })
   const type = choice(Object.keys(TYPES)), durability = choice(Object.keys(CLASSES)), chosen = el("p", { class: "quiet", role: "status" })
-  const numbers = (rows) => rows.map(([key, text, placeholder]) => [key, text, el("input", { type: "number", min: "0", step: "1", inputmode: "numeric", placeholder })])
+  const numbers = (rows) => rows.map(([key, label, placeholder]) => [key, label, number({ placeholder })])
   const bounds = numbers(BOUNDS), ofQueues = [...numbers(OF_QUEUES), ["dead_letter", "Then move it to the topic", letters]]
   const inputs = new Map([["topic", name], ["type", type], ["durability", durability], ...[...bounds, ...ofQueues].map(([key, , input]) => [key, input])])
   const queueFields = ofQueues.map(([, text, input]) => field(text, input)), said = el("p", { role: "status" })
@@ -42,30 +39,19 @@ export function creating() {
   const movedIn = (config) => filled().filter(([key, , input]) => input.type === "number" && Number(input.value) !== config[key])
     .map(([key, text, input]) => `${text}: ${input.value} is out of range, and was moved to ${config[key]}.`)
 
-  async function create(event) {
-    event.preventDefault()
-    for (const input of inputs.values()) input.removeAttribute("aria-invalid")
-    put(said)
-    try {
-      const { topic, created, config } = await call("create", { params: { topic: name.value }, query: { replace: false }, body: asked(), signal })
-      const path = `#/topics/${encodeURIComponent(topic)}/${config.type === "queue" ? "jobs" : "live"}`
-      const link = el("a", { class: "data", href: path }, topic), moved = movedIn(config)
-      if (!created) put(said, "There is such a topic already, with what is asked for here: ", link)
-      else if (moved.length > 0) put(said, "Made: ", link, `. ${moved.join(" ")}`)
-      else location.hash = path
-    } catch (error) {
-      if (!(error instanceof Refused)) return tell(error, element)
-      put(said, error.message)
-      const wrong = inputs.get(error.detail.field?.replace(/^config\./, ""))
-      wrong?.setAttribute("aria-invalid", "true")
-      wrong?.focus()
-    }
+  async function create() {
+    const { topic, created, config } = await call("create", { params: { topic: name.value }, query: { replace: false }, body: asked(), signal })
+    const path = `#/topics/${encodeURIComponent(topic)}/${config.type === "queue" ? "jobs" : "live"}`
+    const link = el("a", { class: "data", href: path }, topic), moved = movedIn(config)
+    if (!created) put(said, "There is such a topic already, with what is asked for here: ", link)
+    else if (moved.length > 0) put(said, "Made: ", link, `. ${moved.join(" ")}`)
+    else location.hash = path
   }
 
   for (const one of [type, durability]) one.addEventListener("change", show)
   show()
   const element = el("div", {}, el("h1", { tabindex: "-1" }, "New topic"),
-    el("form", { onsubmit: create, class: "fields" },
+    el("form", { onsubmit: sending(inputs, said, create), class: "fields" },
       field("Name", name), field("Type, which never changes", type), field("Durability", durability), chosen,
       bounds.map(([, text, input]) => field(text, input)), queueFields, el("p", { class: "buttons" }, el("button", { type: "submit" }, "Create"))),
     said, el("p", { class: "quiet" }, "What is left empty has its default. Everything else, and all of this but the type, can be changed later under Config."))
