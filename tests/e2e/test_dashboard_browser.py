@@ -24,7 +24,8 @@ VIEWS = (
     "#/", "#/topics/quakes/live", "#/topics/quakes/records", "#/topics/quakes/consumers", "#/topics/quakes/config",
     "#/topics/quakes/put", "#/topics/mails/put", "#/topics/quakes/delete", "#/topics/quakes/why/5",
     "#/topics/mails/why/1", "#/topics/mails/jobs", "#/new",
-    "#/queues", "#/workers", "#/consumers", "#/schedules", "#/routers", "#/keys", "#/server", "#/no-such-view",
+    "#/queues", "#/workers", "#/consumers", "#/schedules", "#/schedules/new", "#/routers", "#/routers/new", "#/keys",
+    "#/server", "#/no-such-view",
 )  # fmt: skip
 HOSTILE = (
     "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "</td></tr></table><h1>owned</h1>", "${alert(1)}",
@@ -678,7 +679,7 @@ def test_the_other_views_have_what_they_are_of(browser: Browser, url: str) -> No
         expect(page.get_by_role("row").filter(has_text="billing")).to_contain_text("270")
         go(page, "#/schedules")
         expect(page.get_by_role("row").filter(has_text="nightly")).to_contain_text("0 3 * * * Europe/Berlin")
-        expect(page.get_by_role("row", name="hourly mails")).to_contain_text("every 1 h")
+        expect(page.get_by_role("row", name="hourly… mails")).to_contain_text("every 1 h")
         expect(page.get_by_role("row", name="hourly-and-a-bit")).to_contain_text("every 3,600,500 ms")
         go(page, "#/routers")
         expect(page.get_by_role("row").filter(has_text="z>back")).to_contain_text("z-archive")

@@ -98,6 +98,11 @@ export function time(ms) {
   return el("time", { datetime: new Date(ms).toISOString(), title: moment(ms) }, ago(ms))
 }
 
+// A name as the first cell of its row, with what can be done to it: `renew` leaves both as they are.
+export function named(name, ...buttons) {
+  return el("div", { class: "named" }, data(name), el("span", { class: "buttons" }, buttons))
+}
+
 // A table. `columns`: what heads them, with a class or null; wide ones go away where the screen is narrow.
 export function table(caption, columns, rows, more = {}) {
   const head = columns.map(([text, kind]) => el("th", { scope: "col", class: kind }, word(text)))

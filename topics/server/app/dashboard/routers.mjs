@@ -1,29 +1,38 @@
 // Routers as a graph: topics are boxes, in columns by how far they are from a source; a router is an arrow. Below it the
 // same as a table.
-import { beginning, count, data, el, emptyRow, put, renew, row, short, svg, table } from "./dom.mjs"
+import { beginning, count, el, emptyRow, named, put, renew, row, short, svg, table } from "./dom.mjs"
 import { call, poll } from "./api.mjs"
+import { ending } from "./ending.mjs"
 import { Figures } from "./figures.mjs"
+import { routing } from "./routing.mjs"
 
 const LIST_MS = 3000, ROUTERS_MAX = 200
 const COLUMNS = [["Router", "name"], ["From", "name"], ["To", "name"], ["Guarantee", "wide"], ["Forwarded", "n wide"], ["Behind", "n"]]
 const BOX = { width: 190, height: 30, across: 290, down: 52, indent: 26 }
 const NARROW = matchMedia("(max-width: 44rem)") // as the style sheet has it
 
-export function routers() {
+export function routers(part) {
+  if (part === "new") return routing()
   const graph = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Graph of routers" }), body = el("tbody"), more = el("p", { class: "quiet" })
+  const said = el("p", { role: "status" })
   let prefix = "", drawn = null, look = async () => {}
   const search = beginning("Routers", (typed) => { prefix = typed; look().catch(() => {}) })
-  const element = el("div", {}, el("h1", { tabindex: "-1" }, "Routers"), el("p", { class: "bar" }, search), more, graph, table("Routers", COLUMNS, body))
+  const element = el("div", {}, el("h1", { tabindex: "-1" }, "Routers"), el("div", { class: "bar" }, search, el("a", { class: "button", href: "#/routers/new" }, "New router"), said), more, graph, table("Routers", COLUMNS, body))
   const start = (signal) => {
+    const end = ({ router, source, dest }) => ending("router", router, () => `Remove the router ${router}? What was copied from ${source} stays in ${dest}, and nothing more is copied by it.`, said, async () => {
+      const { deleted } = await call("end_router", { params: { router }, signal })
+      look().catch(() => {})
+      return deleted
+    })
     look = async () => {
       const asked = prefix
       const [{ routers: found, next_cursor: next }, figures] = await Promise.all([call("routers", { query: { prefix, page_size: ROUTERS_MAX }, signal }), Figures.look(signal)])
       if (asked !== prefix) return // others are wanted by now
       const behind = figures.by("topics_router_lag", "router")
       put(more, next ? `The first ${ROUTERS_MAX} of them.` : "")
-      if (found.length > 0) renew(body, found.map((one) => [one.router, row(COLUMNS,
-        data(one.router), link(one.source), link(one.dest), one.guarantee, count(one.forwarded_total), behind.has(one.router) ? count(behind.get(one.router)) : "")]))
-      else put(body, emptyRow(COLUMNS, prefix ? "No router begins so." : "There are no routers."))
+      if (found.length > 0) renew(body, found.map((one) => [`${one.router} ${one.source} ${one.dest}`, row(COLUMNS,
+        named(one.router, end(one)), link(one.source), link(one.dest), one.guarantee, count(one.forwarded_total), behind.has(one.router) ? count(behind.get(one.router)) : "")]))
+      else put(body, emptyRow(COLUMNS, prefix ? "No router begins so." : ["There are no routers. ", el("a", { href: "#/routers/new" }, "Make the first")]))
       const shape = JSON.stringify([NARROW.matches, ...found.map(({ router, source, dest }) => [router, source, dest])])
       if (shape !== drawn) put(graph, found.length > 0 && drawing(found, NARROW.matches))
       drawn = shape
