@@ -55,6 +55,6 @@ export function scheduling() {
     el("form", { onsubmit: sending(inputs, said, create), class: "fields" },
       field("Name", name), field("Into the topic", topic), field("When", when), ofEvery, ofCron, field("If missed", missed), chosen,
       el("div", { class: "across" }, field("Data, as JSON", data)), el("p", { class: "buttons" }, el("button", { type: "submit" }, "Create"))),
-    said, next, el("p", { class: "quiet" }, "Its topic is there before. A number of milliseconds counts since 1970, so an hour is a full one; a cron is of five fields, local time where it is said."))
+    said, next, el("p", { class: "quiet" }, "Its topic is there before. A number of milliseconds counts since 1970, so an hour is a full one; a cron has five fields or is a word such as @daily, in local time where a zone is named."))
   return { title: "New schedule", element, start: (until) => { signal = until } }
 }
