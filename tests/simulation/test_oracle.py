@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 from tests.support.frames import TS
-from topics.codec.log.control import TopicCreate, encode_control
+from topics.codec.log.control import EvictWatermark, TopicCreate, TopicDelete, encode_control
 from topics.codec.log.routers import RouterCreate, RouterDelete
 from topics.engine.apply import Catalog
 from topics.kernel.config import TopicConfig
@@ -32,3 +32,22 @@ def test_the_end_of_a_router_into_another_shard_is_looked_for_in_the_log_that_te
         found = find_prefixes(base, logs, facts(left), at_least=[0, 0], losses=False, machine_restarted=True)
 
         assert kept == found
+
+
+def test_a_write_to_a_topic_whose_delete_lies_in_another_log_may_have_survived_though_nothing_shows_it():
+    base = Catalog()
+    create = TopicCreate(name="dest", epoch=1, config=TopicConfig().echo(), ceiling=0)
+    fold(base, encode_control(create, topic_id=DEST, ts=TS))
+    logs = [ShardWrites(), ShardWrites()]
+    for log, payload in zip(logs, (TopicDelete(), EvictWatermark()), strict=True):
+        data = encode_control(payload, topic_id=DEST, ts=TS)
+        log.units.append(Unit(data, "", len(data)))
+    left = copy.deepcopy(base)
+    fold(left, logs[0].units[0].data)
+
+    for longest, kept in ((False, [1, 0]), (True, [1, 1])):
+        found = find_prefixes(
+            base, logs, facts(left), at_least=[0, 0], losses=False, machine_restarted=False, longest=longest
+        )
+
+        assert found == kept

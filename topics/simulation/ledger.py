@@ -292,6 +292,7 @@ class Ledger:
             losses=self._opening,
             machine_restarted=self._losses,
             leased=self._leased,
+            longest=not (power or self._opening),
         )
         for shard, (log, count) in enumerate(zip(self.logs, kept, strict=True)):
             self._whole = self._whole and count == len(log.units)

@@ -98,10 +98,13 @@ def find_prefixes(
     losses: bool,
     machine_restarted: bool,
     leased: Facts | None = None,
+    longest: bool = False,
 ) -> list[int]:
     """How much of each shard survived. `losses`: an interrupted recovery may have logged some already, and
     marks of a checkpoint of its own. `leased`: jobs of topics by id, before the last recovery ended their leases. It
     says so in a frame that is not synced, which is the first to go with a shard's writes; the next one says it again.
+    `longest`: what cannot be seen may have survived, too. A topic's writes cannot while its delete is in another
+    shard's log, and a power cut may take that.
 
     Raises Violation if the state found is not one that a crash may leave.
     """
@@ -121,6 +124,20 @@ def find_prefixes(
                 )
             fold(state, log.units[count].data)
             count += 1
+        while longest and count < len(log.units):
+            further = copy.deepcopy(state)
+            fold(further, log.units[count].data)
+            if _difference(
+                facts(further),
+                found,
+                shard,
+                len(logs),
+                losses=False,
+                machine_restarted=machine_restarted,
+                leased={},
+            ):
+                break
+            state, count = further, count + 1
         kept.append(count)
     return kept
 
