@@ -446,6 +446,9 @@ async def test_who_does_not_read_behind_a_rest_misses_nothing_when_he_does():
         await settled()
         assert runtime.engine.topic_state("t").head_seq == 101
         assert listener._site.unsent_bytes >= 7000  # of the piece that did not go at once
+        client.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20
+        )  # else each 4096 bytes wait for a timer of TCP
         text = await until(client, b'"to_seq":101')
 
         assert [int(seq) for seq in re.findall(rb'"\$seq":(\d+)', text)] == list(range(2, 102))
