@@ -27,7 +27,7 @@ from topics.host.directory.owner import read_owner
 from topics.kernel.errors import CannotOpen
 from topics.log.regions import WalFileId
 
-DRAIN_S = 2.0
+DRAIN_S = 1.0
 PLANTED = str(pathlib.Path(__file__).parent / "planted.py")
 
 
