@@ -220,7 +220,7 @@ class TestConnections:
             "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64));"
             "sys.argv[0] = 'topics'; sys.argv.insert(1, 'serve'); runpy.run_module('topics', run_name='__main__')"
         )
-        server = Process("--port", 0, "--data", "data", cwd=tmp_path, entry=("-c", few))
+        server = Process("--port", 0, "--data", "data", cwd=tmp_path, entry=("-c", few), forked=False)
         with server, ExitStack() as stack:
             assert server.until("files.few")["connections_max"] == 32
             server.ready()

@@ -46,7 +46,7 @@ class TestBeginning:
     @pytest.mark.rule("O2.2", "O2.3")
     def test_it_says_where_it_is_and_writes_its_port(self, start, tmp_path):
         (tmp_path / "port").write_text("1\n")  # of an earlier server
-        server = start("--data", "data", "--port-file", "port").ready()
+        server = start("--data", "data", "--port-file", "port", forked=False).ready()
         port = int((tmp_path / "port").read_text())
 
         assert port == server.port
