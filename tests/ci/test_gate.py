@@ -9,6 +9,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -183,6 +184,21 @@ def test_python_may_keep_what_it_compiles_whatever_the_caller_wants(monkeypatch)
     environment = runpy.run_path(str(ROOT / "ci" / "gate.py"))["environment"]()
 
     assert "PYTHONDONTWRITEBYTECODE" not in environment
+
+
+@pytest.mark.parametrize("free_bytes", [1 << 40, 64 << 20])
+def test_tests_whose_syncs_show_nothing_are_in_memory_where_there_is_room(monkeypatch, tmp_path, free_bytes):
+    gate = runpy.run_path(str(ROOT / "ci" / "gate.py"))
+    environment = gate["environment"]
+    monkeypatch.setitem(environment.__globals__, "SHARED_MEMORY", tmp_path)
+    found = SimpleNamespace(f_bavail=free_bytes >> 12, f_frsize=4096, f_flag=0)
+    monkeypatch.setattr(os, "statvfs", lambda _: found)
+    monkeypatch.setenv("TMPDIR", "elsewhere")
+
+    in_memory = str(tmp_path) if free_bytes > 1 << 30 else "elsewhere"
+    for lane, expected in ("unit", in_memory), ("server", in_memory), ("crash", "elsewhere"):
+        for step in gate["LANES"][lane].quick():
+            assert environment(in_memory=step.in_memory)["TMPDIR"] == expected
 
 
 def test_unknown_lane_names_the_known_ones(house):
