@@ -31,9 +31,11 @@ OPTIONS = StoreOptions(
 
 @pytest.fixture
 def other(tmp_path):
-    """A directory on another file system than `tmp_path`."""
-    shared = Path("/dev/shm")
-    if not shared.is_dir() or shared.stat().st_dev == tmp_path.stat().st_dev:
+    """A directory on another file system than `tmp_path`, which may itself be in memory."""
+    here = tmp_path.stat().st_dev
+    places = [place for place in map(Path, ("/dev/shm", "/var/tmp")) if place.is_dir()]
+    shared = next((place for place in places if place.stat().st_dev != here), None)
+    if shared is None:
         pytest.skip("this machine has no second file system to write to")
     path = Path(tempfile.mkdtemp(dir=shared))
     yield path
