@@ -2,8 +2,10 @@
 
 import importlib
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -34,3 +36,12 @@ def no_superuser(as_nobody: Callable[[], AbstractContextManager[None]]) -> Itera
     """All of a test of permissions runs as nobody."""
     with as_nobody():
         yield
+
+
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """A directory on a disk, where the gate has `tmp_path` in memory. Systems keep /var/tmp over a restart."""
+    with tempfile.TemporaryDirectory(prefix="topics-", dir="/var/tmp") as found:
+        path = Path(found) / "here"  # what a test puts beside it goes, too
+        path.mkdir()
+        yield path

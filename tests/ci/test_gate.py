@@ -9,7 +9,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -186,16 +185,17 @@ def test_python_may_keep_what_it_compiles_whatever_the_caller_wants(monkeypatch)
     assert "PYTHONDONTWRITEBYTECODE" not in environment
 
 
-@pytest.mark.parametrize("free_bytes", [1 << 40, 64 << 20])
-def test_tests_whose_syncs_show_nothing_are_in_memory_where_there_is_room(monkeypatch, tmp_path, free_bytes):
+@pytest.mark.parametrize(("room_min", "is_chosen"), [(1, True), (1 << 62, False)])
+def test_tests_whose_syncs_show_nothing_are_in_memory_where_there_is_room(
+    monkeypatch, on_disk, room_min, is_chosen
+):
     gate = runpy.run_path(str(ROOT / "ci" / "gate.py"))
     environment = gate["environment"]
-    monkeypatch.setitem(environment.__globals__, "SHARED_MEMORY", tmp_path)
-    found = SimpleNamespace(f_bavail=free_bytes >> 12, f_frsize=4096, f_flag=0)
-    monkeypatch.setattr(os, "statvfs", lambda _: found)
+    monkeypatch.setitem(environment.__globals__, "SHARED_MEMORY", on_disk)
+    monkeypatch.setitem(environment.__globals__, "ROOM_MIN", room_min)
     monkeypatch.setenv("TMPDIR", "elsewhere")
 
-    in_memory = str(tmp_path) if free_bytes > 1 << 30 else "elsewhere"
+    in_memory = str(on_disk) if is_chosen else "elsewhere"
     for lane, expected in ("unit", in_memory), ("server", in_memory), ("crash", "elsewhere"):
         for step in gate["LANES"][lane].quick():
             assert environment(in_memory=step.in_memory)["TMPDIR"] == expected

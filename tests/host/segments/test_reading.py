@@ -15,6 +15,12 @@ from topics.store.opened import StoreOptions
 RULES = StoreOptions(segments=SegmentRules(records_max=100), min_free_bytes=0, tail_cache_bytes=4096)
 
 
+@pytest.fixture
+def tmp_path(on_disk):
+    """A file system in memory may have no page cache to ask."""
+    return on_disk
+
+
 @pytest.mark.rule("T5.21")
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="this system cannot read without waiting")
 def test_what_sealed_segments_hold_is_read_without_waiting_while_the_page_cache_has_it(tmp_path):

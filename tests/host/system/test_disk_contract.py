@@ -17,6 +17,11 @@ from topics.kernel.ports import Disk
 from topics.testing.simdisk import SimDisk
 
 
+@pytest.fixture
+def tmp_path(on_disk):
+    return on_disk
+
+
 @pytest.fixture(params=["os", "os with one descriptor", "simulated", "memory"])
 def disk(request, tmp_path):
     if request.param in ("simulated", "memory"):
