@@ -8,9 +8,9 @@ import os
 import pathlib
 import queue
 import signal
-import subprocess
-import sys
 import threading
+
+from tests.support.forking import Forked
 
 ROOT = pathlib.Path(__file__).parents[2]
 ANSWER_S = 30.0
@@ -20,10 +20,8 @@ class Served:
     """`python -m topics serve` on a directory, at a port of its own unless one is named."""
 
     def __init__(self, path, *, port=0, **env):
-        command = [sys.executable, "-m", "topics", "serve", "--data", str(path), "--port", str(port)]
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, env=os.environ | env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
+        command = ["-m", "topics", "serve", "--data", str(path), "--port", str(port)]
+        self.process = Forked(command, cwd=ROOT, env=os.environ | env)
         self.port = int(self.until("server.listening")["url"].rpartition(":")[2])
         self.until("server.ready")
 
@@ -32,9 +30,9 @@ class Served:
         seen = []
         for line in self.process.stderr:
             seen.append(line)
-            if line.startswith(b"{") and (fields := json.loads(line))["event"] == event:
+            if line.startswith("{") and (fields := json.loads(line))["event"] == event:
                 return fields
-        raise AssertionError(b"".join(seen).decode())
+        raise AssertionError("".join(seen))
 
     def connect(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_S)
@@ -42,16 +40,14 @@ class Served:
     def end(self, how):
         """Send a signal, wait for the end. Returns the exit code and what the log said meanwhile."""
         self.process.send_signal(how)
-        rest = self.process.stderr.read()
-        self.process.stderr.close()
-        return self.process.wait(), rest.decode()
+        _, rest = self.process.communicate()
+        return self.process.returncode, rest
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.end(signal.SIGKILL)
+        self.end(signal.SIGKILL)
 
 
 def ask(connection, method, path, body=None):
