@@ -26,6 +26,7 @@ from topics.testing.streams import MemoryEdge, edge_pair
 STUCK_S = 2.0  # of nobody having anything to do, on a real clock: a thread may still be at work
 SPLIT_BYTES_MAX = 200
 SPLIT_EVERY = 3  # bytes, in the gate
+ENDS_BYTES, MIDDLE_BYTES = 1024, 61
 _LINE = re.compile(rb"HTTP/1\.1 (\d{3}) [ -~]*")
 _DATE = re.compile(r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT")
 _MOVING = re.compile(
@@ -255,16 +256,25 @@ def byte_by_byte(data: bytes) -> list[bytes]:
     return [data[i : i + 1] for i in range(len(data))]
 
 
+def ends_byte_by_byte(data: bytes) -> list[bytes]:
+    """A long one's beginning and end, where limits are crossed and heads end; what is alike between them in pieces."""
+    middle = data[ENDS_BYTES:-ENDS_BYTES]
+    pieces = [middle[i : i + MIDDLE_BYTES] for i in range(0, len(middle), MIDDLE_BYTES)]
+    return [*byte_by_byte(data[:ENDS_BYTES]), *pieces, *byte_by_byte(data[ENDS_BYTES + len(middle) :])]
+
+
 def split_at(point: int) -> Cut:
     return lambda data: [piece for piece in (data[:point], data[point:]) if piece]
 
 
 def ways(case: Case, split_every: int) -> Iterator[tuple[str, Cut, bool]]:
-    """Whole, byte by byte, and short ones in two, each piece read before the next comes. `split_every`: bytes between
-    two points. Where a case begins to count says its name, so that heads, which are alike, are split anywhere.
+    """Whole, byte by byte, and short ones in two, each piece read before the next comes.
+
+    `split_every`: bytes between two points; at 1, long ones come byte by byte throughout. Where a case begins to count
+    says its name, so that heads, which are alike, are split anywhere.
     """
     yield "whole", whole, False
-    yield "byte by byte", byte_by_byte, False
+    yield "byte by byte", byte_by_byte if split_every == 1 else ends_byte_by_byte, False
     if case.size <= SPLIT_BYTES_MAX:
         yield "byte by byte, each waited for", byte_by_byte, True
         longest = max((len(step.data) for step in case.steps if isinstance(step, Send)), default=0)
