@@ -278,7 +278,8 @@ async def test_bodies_and_answers_are_as_fast_as_the_settings_say(autojump_clock
             nursery.start_soon(keep_awake, lazy)
             assert (await lazy.reply(streams[-1])).reset == h2.errors.ErrorCodes.CANCEL
             nursery.cancel_scope.cancel()
-        assert ANSWER_GRACE_S + size / 100 <= trio.current_time() - began < ANSWER_GRACE_S + size / 100 + 1
+        late_s = trio.current_time() - began - (ANSWER_GRACE_S + size / 100)
+        assert 0 <= round(late_s, 6) < 1  # seconds are floats: 2050.32 - 20 is a little less than 2030.32
 
 
 async def keep_awake(peer):
