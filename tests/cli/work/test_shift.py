@@ -62,6 +62,11 @@ class Running:
         """By job: threads begin them in any order."""
         return sorted(self._hands, key=lambda hand: hand.job.seq)
 
+    def hand(self, seq: int) -> Hand:
+        """That of this job, as soon as there is one."""
+        assert wait_until(lambda: any(hand.job.seq == seq for hand in self.hands))
+        return next(hand for hand in self.hands if hand.job.seq == seq)
+
     def end(self) -> list[JobOutcome]:
         self.thread.join(20)
         assert not self.thread.is_alive()
@@ -85,9 +90,8 @@ def test_so_many_at_a_time_and_each_is_settled_as_it_ended(queue: topics.Queue) 
     running.hands[1].end("no luck")
     assert wait_until(lambda: len(running.hands) == 3)
     assert len(queue.peek("in_flight")) == 2
-    for i in (0, 2, 3, 4):
-        assert wait_until(lambda: len(running.hands) > i)  # noqa: B023 -- asked at once
-        running.hands[i].end()
+    for seq in (1, 3, 4, 5):
+        running.hand(seq).end()
 
     states = [
         (one.job.seq, one.state, one.reason) for one in sorted(running.end(), key=lambda one: one.job.seq)
