@@ -73,7 +73,10 @@ class Writer(threading.Thread):
             records = [{"data": f"{self.life}.{self.written}.{i}"} for i in range(self.rng.randrange(1, 6))]
             ask(connection, "POST", path, {"records": records})
         elif kind < 0.98:
-            _, state = ask(connection, "GET", path)
+            status, state = ask(connection, "GET", path)
+            if status == 404:  # the one before was killed between the two calls below
+                ask(connection, "PUT", path, {})
+                return
             below = self.rng.randrange(state["head_seq"] + 2)
             with self.truth.lock:  # from here on it may be gone, whatever comes of the request
                 told = self.truth.of(topic, state["epoch"])
