@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +14,7 @@ from topics.cli.completion.types import CONSUMER, TOPIC
 from topics.cli.core.failure import USAGE, Failed
 from topics.cli.core.group import Group
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
-from topics.cli.io.quantities import age, moment
+from topics.cli.io.quantities import moment
 from topics.cli.io.terminal import json_line, print_table
 
 if TYPE_CHECKING:
@@ -53,8 +52,8 @@ def ls(invocation: Invocation, topic: str | None, prefix: str, as_json: bool) ->
             return
         rows = [_row(state, of_all=topic is None) for state in found]
     if rows:
-        heads = (*(["topic"] if topic is None else []), "consumer", "seq", "lag", "since", "age")
-        print_table(heads, rows, numbers=("seq", "lag", "age"))
+        heads = (*(["topic"] if topic is None else []), "consumer", "seq", "lag", "since")
+        print_table(heads, rows, numbers=("seq", "lag"))
     elif topic is not None:
         click.echo(f"{topic}: no consumers")
     else:
@@ -76,8 +75,7 @@ def _all_consumers(store: TopicStore, prefix: str) -> Iterator[ConsumerState]:
 
 def _row(state: ConsumerState, *, of_all: bool) -> Sequence[str]:
     topic = [state.topic] if of_all else []
-    since = moment(state.updated_ts), age(time.time_ns() // 1_000_000 - state.updated_ts)
-    return *topic, state.consumer, f"{state.from_seq:,}", f"{state.lag:,}", *since
+    return *topic, state.consumer, f"{state.from_seq:,}", f"{state.lag:,}", moment(state.updated_ts)
 
 
 @consumer.command()

@@ -234,9 +234,8 @@ def compact(invocation: Invocation, as_json: bool) -> None:
             removed = counted(result.segments_removed, "segment")
             words = f"{size(result.bytes_freed)} of segments given back, {removed} removed"
         else:
-            with suppress(
-                Rejected
-            ):  # a full disk has no room for all of it, and gives some back with the next one
+            # A full disk has no room for all of it, and gives some back with the next one.
+            with suppress(Rejected):
                 store.checkpoint()
             store.checkpoint()  # the first keeps a snapshot, and what the one before it needs
             done = {"checkpoints": 2}

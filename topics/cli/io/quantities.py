@@ -68,15 +68,6 @@ def duration(ms: int) -> str:
     return f"{ms // DURATIONS_MS[unit]}{unit}" if ms else "0"
 
 
-def age(ms: int) -> str:
-    """`0s`, `3m`, `12d`: how long ago, in the largest unit that has it at least once."""
-    found = "0s"
-    for unit in ("s", "m", "h", "d"):
-        if ms >= DURATIONS_MS[unit]:
-            found = f"{ms // DURATIONS_MS[unit]}{unit}"
-    return found
-
-
 def size(count: int) -> str:
     """`512 B`, `1.2 MB`."""
     if count < 1000:
