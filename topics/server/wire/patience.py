@@ -12,7 +12,8 @@ import attrs
 @attrs.frozen(kw_only=True)
 class WireOptions:
     """Bounds on a peer's slowness. `byte_rate`: bytes a second that a body and the reading of an answer keep up;
-    `ping_s`: a WebSocket that is silent for so long is asked whether it lives, and has as long to answer.
+    `ping_s`: a WebSocket that is silent for so long, with nothing left to be sent, is asked whether it lives, and has
+    as long to answer.
     """
 
     head_s: float = 10.0
