@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.driving import config
 from tests.engine.moving.driving import Mover
-from topics.engine.commands import Append, Claim, PutMode, PutTopic, Redrive
+from topics.engine.commands import Ack, Append, Claim, Extend, PutMode, PutTopic, Redrive
 from topics.engine.verify import digest
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
@@ -94,6 +94,22 @@ def test_a_job_that_somebody_has_stays():
     assert claimed == [1]
     assert mover.datas("p") == [b"1"]
     assert mover.state("p").queue.dead_lettered == 0  # they are none
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_a_job_whose_lease_is_being_extended_stays(durability):
+    mover = begun()
+    mover.put("p", type="queue", lease_ms=1000, durability=durability)
+    mover.append(1, 2, topic="p")
+    mover.do(Claim(topic="p", node=b"w", count_max=1))
+    extending = mover.propose(Extend(topic="p", node=b"w", seqs=[1], lease_ms=60_000))
+    mover.clock.advance(1100)
+    asked = mover.propose(Redrive(topic="p", queue="q"))
+    mover.move()
+
+    assert list(extending.result().seqs) == [1]
+    assert list(asked.result().seqs) == [2]
+    assert list(mover.do(Ack(topic="p", node=b"w", seqs=[1])).seqs) == [1]
 
 
 def test_what_is_refused_says_why():
