@@ -357,6 +357,7 @@ class EngineState:
             elif lane.shard == shard.number:
                 self._fail_parked(lane, error)
                 lane.next_seq = lane.topic.head_seq + 1  # what failed was assigned and never published
+                self.to_serve[lane.topic_id] = lane  # for the leases that have run out meanwhile
         self.to_forward |= {source.topic_id: source for source in self.routes.fall_back(shard.number)}
 
     def _leave_unknown(self, lane: Lane, error: Fatal) -> None:
@@ -367,10 +368,9 @@ class EngineState:
         self._fail_parked(lane, error)
 
     def _fail_claimers(self, lane: Lane, error: TopicsError) -> None:
-        claimers = [] if lane.queue is None else list(lane.queue.claimers)
-        for ticket in claimers:
-            assert lane.queue is not None
-            del lane.queue.claimers[ticket]
+        claimers = {} if lane.queue is None else lane.queue.claimers
+        for ticket in list(claimers):
+            del claimers[ticket]
             self.fail(ticket, error)
 
     def _fail_parked(self, lane: Lane, error: Fatal) -> None:

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.engine.driving import config
 from tests.engine.queue.driving import Queue
-from topics.engine.commands import Extend, Purge, Release
+from topics.engine.commands import Extend, Purge, PutTopic, Release
 from topics.log.jobs.transitions import JobState
 
 
@@ -162,6 +163,27 @@ def test_a_lease_that_runs_out_while_its_extension_is_written_still_has_its_plac
     assert q.counts() == (1, 1, 0)
     q.ack(1)
     assert [job.seq for job in claiming.result().jobs] == [2]
+
+
+def changed_to(**fields):
+    return PutTopic(topic="q", config=config(type="queue", **fields))
+
+
+@pytest.mark.rule("Q2.8")
+@pytest.mark.parametrize(
+    "command", [Extend(topic="q", node=b"w", seqs=[1], lease_ms=5000), changed_to(lease_ms=5000)]
+)
+def test_a_lease_that_runs_out_while_something_that_fails_is_written_has_ended(command):
+    q = Told(lease_ms=1000)
+    q.jobs(1)
+    q.claim()
+    q.propose(command)
+    q.take()
+    q.clock.advance(1100)
+    q.engine.tick()
+    assert q.told() == {}
+    q.fail()
+    assert q.told() == {q.topic_id: [1]}
 
 
 def test_whoever_does_not_ask_is_told_nothing():
