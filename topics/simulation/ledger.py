@@ -73,6 +73,8 @@ _TOLD_BY_CRASHES = (
     BringOver, WaitForCopies, Checkpointed, DeleteRouter, DeleteSchedule, DeleteTopic, PutRouter, PutSchedule, PutTopic,
     Redrive, Sync,
 )  # fmt: skip
+_GOES_CORRUPT = b'"$dead_letter_reason":"corrupt"'
+_DAMAGED_READS = 2  # one that fails is made again
 _SYNCED = (RouterDeleted, RouterPut, ScheduleDeleted, SchedulePut, TopicDeleted, TopicPut)
 
 
@@ -139,15 +141,20 @@ class Ledger:
 
     def _moving(self, records: RecordColumns, now_ms: int) -> None:
         """Records come to a topic out of another one, as they were there; their ids say which (queues 3)."""
-        for move_id, data in zip(records.dedup_id or (), records.data, strict=True):
+        metas = records.meta or [b""] * len(records.data)
+        for move_id, data, meta in zip(records.dedup_id or (), records.data, metas, strict=True):
             topic_id, _, seq = map(int, move_id.split(b":")[1:])
             claims = self.claims.get(topic_id)
             if claims is None:
                 continue
             claims.jobs.moving(seq, now_ms)
             told = claims.acked.get(seq)
-            if told is not None and told.data != data:
+            if told is not None and told.data != data and not self._was_unreadable(data, meta):
                 raise PromiseBroken(f"seq {seq} was put as {told.data!r}, and goes elsewhere as {data!r}")
+
+    def _was_unreadable(self, data: bytes, meta: bytes) -> bool:
+        """A record that the disk refused to give twice goes without its data, and says so."""
+        return data == b"null" and _GOES_CORRUPT in meta and self.disk.failed["read"] >= _DAMAGED_READS
 
     def answered(self, engine: Engine, ticket: Ticket, acked_before: Iterable[int], *, asked_ms: int) -> None:
         """A ticket ended well: what its class promises holds now, and what it says agrees with what was said."""

@@ -66,6 +66,7 @@ class SimDisk:
     ) -> None:
         self.calls: deque[DiskCall] = deque(maxlen=CALLS_KEPT)
         self.counts: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()  # of these, by a fault
         self.mutations = 0
         self._calls_made = 0
         self.monitor = monitor
@@ -344,6 +345,7 @@ class SimDisk:
         """Raise the fault's error, or answer with the call it turned this one into."""
         if fault.kind is FaultKind.MISDIRECTED:
             return call._replace(offset=max(0, call.offset + fault.shift))
+        self.failed[call.op] += 1
         if fault.kind in (FaultKind.ENOSPC, FaultKind.EMFILE):
             raise _error(getattr(errno, fault.kind.value), call.path)
         if fault.kind is FaultKind.SHORT:
