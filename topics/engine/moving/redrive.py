@@ -66,12 +66,10 @@ def _free(lane: Lane, source: Topic, seqs: Sequence[int] | None, now_ms: int) ->
     index, moving, jobs = source.index, source.moving(), source.jobs
     if jobs is not None:
         jobs.advance(now_ms)
-    queue = lane.queue
     for seq in _live(source) if seqs is None else dict.fromkeys(seqs):
         if seq in moving or seq in lane.moving or not index.is_live(seq):
             continue
-        # A lease that is being extended may have run out, and goes on.
-        is_busy = queue is not None and (seq in queue.busy or seq in queue.extending)
+        is_busy = lane.queue is not None and seq in lane.queue.busy
         if jobs is None or (not is_busy and jobs.state(seq) in (JobState.READY, JobState.DELAYED)):
             yield seq
 

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
-from itertools import accumulate, filterfalse, repeat
+from itertools import accumulate, repeat
 from operator import and_, eq
 from typing import Final
 
@@ -80,11 +80,8 @@ def serve_claims(state: EngineState, lane: Lane, now_ms: int) -> None:
         return
     queue.jobs.advance(now_ms)
     if queue.jobs.ended is not None:
-        ended, queue.jobs.ended = queue.jobs.ended, []
-        if queue.extending:  # one of these that has run out may go on
-            queue.jobs.ended = list(filter(queue.extending.__contains__, ended))
-            ended = list(filterfalse(queue.extending.__contains__, ended))
-        state.tell_ended(lane, ended)
+        state.tell_ended(lane, queue.jobs.ended)
+        queue.jobs.ended = []
     again_ms = queue.jobs.next_due_ms()
     if topic.config.deliveries_max_of(topic.name):
         retry_ms = _give_up(state, lane, queue, topic, now_ms)
@@ -180,8 +177,6 @@ def _room(queue: QueueLane, topic: Topic, now_ms: int) -> tuple[int, int | None]
     config, room = topic.config, PASS_JOBS_MAX
     if config.max_in_flight:
         held = queue.jobs.counts[JobState.IN_FLIGHT] + queue.claiming
-        if queue.extending:  # a lease that has run out meanwhile may go on
-            held += sum(queue.jobs.state(seq) != JobState.IN_FLIGHT for seq in queue.extending)
         room = min(room, max(config.max_in_flight - held, 0))
         if not room:
             return 0, None

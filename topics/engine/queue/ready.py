@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress, islice
 from operator import and_, gt, not_
 from typing import Final
@@ -31,27 +31,24 @@ _MANY: Final = 100
 
 class ReadyOrder:
     """Made of the topic as it is; from then on it follows what comes and what comes back. `busy`: seqs that are
-    promised to somebody and not yet his, and those that are being settled; `extending`: those whose leases are being
-    extended, so that one that lapses meanwhile is nobody else's; `settling`: both kinds by key. `exhausted`: ready
-    jobs that had all their deliveries. `credit`: what the starved have earned, in hundredths of a job.
+    promised to somebody and not yet his, and those that are being settled; `settling`: the latter by key. `exhausted`:
+    ready jobs that had all their deliveries. `credit`: what the starved have earned, in hundredths of a job.
 
     The starved: each job that is handed out earns them `starvation_share` hundredths of one. Once that is a whole one,
     the next is theirs if there is any; what nobody is there for is not saved beyond one.
     """
 
     __slots__ = (
-        "_busy", "_calm_until", "_entries", "_entries_max", "_extending", "_index", "_jobs", "_key_cap", "_key_lines",
+        "_busy", "_calm_until", "_entries", "_entries_max", "_index", "_jobs", "_key_cap", "_key_lines",
         "_offered", "_offered_keys", "_promised", "_promised_keys", "_ranks", "_seen_seq", "_settling",
         "_starvation_ms", "_starvation_share", "_starved", "_ttl_ms", "_waits", "credit", "deliveries_max", "exhausted",
     )  # fmt: skip
 
-    def __init__(
-        self, topic: Topic, busy: set[int], extending: Container[int], settling: Mapping[int, Iterable[int]]
-    ) -> None:
+    def __init__(self, topic: Topic, busy: set[int], settling: Mapping[int, Iterable[int]]) -> None:
         assert topic.jobs is not None
         config = topic.config
         self._index, self._jobs = topic.index, topic.jobs
-        self._busy, self._extending, self._settling = busy, extending, settling
+        self._busy, self._settling = busy, settling
         self._starvation_ms, self._starvation_share = config.starvation_ms, config.starvation_share
         self._key_cap, self._ttl_ms = config.max_in_flight_per_key, config.ttl_ms
         self._seen_seq = topic.earliest_seq - 1
@@ -336,7 +333,7 @@ class ReadyOrder:
 
     def _is_ready(self, seq: int) -> bool:
         at = self._index.find(seq)
-        if at < 0 or seq in self._busy or seq in self._extending:
+        if at < 0 or seq in self._busy:
             return False
         row = self._index.job_rows[at]  # type: ignore[index]  # a queue's index has it
         return (not row or self._jobs.rows.state[row] == _READY) and not self._is_over(at)

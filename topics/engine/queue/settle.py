@@ -127,6 +127,7 @@ class _Settlement(Entry, eq=False, kw_only=True):
 
     def hold(self, queue: QueueLane) -> None:
         queue.busy.update(self.seqs)
+        queue.hold_keys(self.seqs, self.keys)
 
     def release(self) -> None:
         queue = self.lane.queue
@@ -173,7 +174,7 @@ class _Extension(_Settlement, eq=False, kw_only=True):
             queue.extending[seq].pop(0)
             if not queue.extending[seq]:
                 del queue.extending[seq]
-        queue.let_go_keys(self.seqs, self.keys)
+        queue.jobs.due.add_all(0, self.seqs)  # whatever became of it: those that have run out by now end
 
 
 class _Acknowledgement(_Settlement, eq=False, kw_only=True):
@@ -304,7 +305,6 @@ def _enqueue(
     if lane.topic.config.max_in_flight_per_key and index.key_ids is not None:
         entry.keys = values_at(index.key_ids, index.find_all(seqs))
     entry.hold(queue)
-    queue.hold_keys(seqs, entry.keys)
     state.enqueue(lane.shard, entry)
 
 

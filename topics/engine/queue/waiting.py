@@ -31,10 +31,11 @@ class Claimer(msgspec.Struct, eq=False):
 
 class QueueLane:
     """`busy`: jobs promised by a claim, or whose lease something ends, each to a ticket in flight. `claiming`: how many
-    of them are promised. `extending`: of each job whose lease is being extended, until when, by each ticket in flight:
-    nobody else may claim it, and whoever has it may settle it as long as the last one says. `settling`: both, by the
-    number of their key if keys are bounded; a lease that lapses meanwhile still has its key's place. `window_ms`: when
-    the cohort that is gathering is served, of the engine's time. `turn`: how many passes have served somebody.
+    of them are promised. `settling`: the others, by the number of their key if keys are bounded; a lease that lapses
+    meanwhile still has its key's place. `extending`: of each job whose lease is being extended, until when, by each
+    ticket in flight: it does not run out meanwhile, and whoever has it may settle it as long as the last one says.
+    `window_ms`: when the cohort that is gathering is served, of the engine's time. `turn`: how many passes have served
+    somebody.
 
     What was answered since the store was opened: `claims`, `claimed`, `acked`, `nacked`, the last three in jobs.
     """
@@ -47,7 +48,7 @@ class QueueLane:
     def __init__(self, jobs: Jobs) -> None:
         self.jobs = jobs
         self.busy: set[int] = set()
-        self.extending: dict[int, list[int]] = {}
+        self.extending = jobs.extending = dict[int, list[int]]()
         self.settling: dict[int, list[int]] = {}
         self.claiming = 0
         self.claimers: dict[Ticket, Claimer] = {}
@@ -60,15 +61,13 @@ class QueueLane:
 
     def is_leased(self, seq: int, row: int) -> bool:
         """Whether its lease lasts, as of the last `advance`, when what is on its way is written. `row`: its own."""
-        until = self.extending.get(seq)
-        if until is None or not row:
-            return self.jobs.rows.state[row] == _IN_FLIGHT
-        return until[-1] >= self.jobs.now_ms
+        jobs, until = self.jobs, self.extending.get(seq)
+        return jobs.rows.state[row] == _IN_FLIGHT and (until is None or until[-1] >= jobs.now_ms)
 
     def ready_order(self, topic: Topic) -> ReadyOrder:
         """The order, up to date."""
         if self.order is None:
-            self.order = ReadyOrder(topic, self.busy, self.extending, self.settling)
+            self.order = ReadyOrder(topic, self.busy, self.settling)
         self.order.refresh()
         return self.order
 

@@ -10,7 +10,7 @@ A job without a row is ready and was never leased.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, repeat
 from typing import Final
 
@@ -33,11 +33,11 @@ _STALE_DEADLINES_MIN: Final = 4096
 
 class Jobs(States):
     """The jobs of one queue. `returned`: those that came back to ready since somebody has last taken the list, which is
-    who hands jobs out, and None while nobody does. `expired`: how many leases time has ended, as far as `advance` has
-    seen it.
+    who hands jobs out, and None while nobody does. `extending`: by jobs of which an extension is on its way; time ends
+    none of their leases. `expired`: how many leases it has ended, as far as `advance` has seen it.
     """
 
-    __slots__ = ("bucket", "dead_lettered", "due", "expired", "now_ms", "paused", "returned")
+    __slots__ = ("bucket", "dead_lettered", "due", "expired", "extending", "now_ms", "paused", "returned")
 
     def __init__(self, index: Index) -> None:
         super().__init__(index)
@@ -49,6 +49,7 @@ class Jobs(States):
         self.dead_lettered = 0
         self.bucket = Bucket()
         self.returned: list[int] | None = None
+        self.extending: Mapping[int, Sequence[int]] = {}
         self.expired = 0
 
     # What is known.
@@ -134,9 +135,6 @@ class Jobs(States):
 
     def extended(self, event: Extended) -> None:
         rows = [row for row in self._leased_rows(event.seqs, event.leases) if row]
-        if self.ended:  # it had run out while this was on its way, and goes on
-            goes_on = set(values_at(self.rows.seqs, grouped(rows)))
-            self.ended = [seq for seq in self.ended if seq not in goes_on]
         fill(self.rows.until, rows, event.deadline)
         self.change_all(rows, Change.EXTENDED)
         self._look_behind(rows, event.deadline)
@@ -186,6 +184,7 @@ class Jobs(States):
             self._let_go(rows.that_came(self.rows_of(seqs), now_ms))
             for row in dict.fromkeys(self.rows_of(seqs)):
                 ends = rows.state[row] == _IN_FLIGHT and rows.until[row] < now_ms
+                ends = ends and rows.seqs[row] not in self.extending
                 self.expired += ends
                 if ends or (rows.state[row] == _DELAYED and rows.ready_at(row) <= now_ms):
                     self._rest(row, rows.ready_at(row))
